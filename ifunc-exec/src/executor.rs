@@ -38,7 +38,7 @@ pub trait Executor {
     fn install(&self, image: &ValidImage<'_>) -> Result<Arc<Self::Image>, Refusal>;
 
     /// The entries of an image, in their order.
-    fn entries(image: &Arc<Self::Image>) -> impl ExactSizeIterator<Item = Self::Entry>;
+    fn entries(image: &Arc<Self::Image>) -> impl ExactSizeIterator<Item = Arc<Self::Entry>>;
 
     /// Number of installed images.
     fn image_count(&self) -> usize;

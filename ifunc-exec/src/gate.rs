@@ -7,11 +7,12 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use ifunc::host::{CallGate, GateToken};
-use ifunc_abi::context::Context;
+use ifunc_abi::context::{Context, MAIN_BAD_PAYLOAD};
 
 use crate::arch::FloatControl;
 use crate::services::Services;
 use crate::stack::Stack;
+use crate::threads::Passages;
 
 /// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
 pub(crate) const HOST_STACK_ROOM: usize = 256 * 1024;
@@ -31,12 +32,10 @@ unsafe extern "C" {
     fn ifunc_exec_escape(gate: *const c_void) -> !;
 }
 
-/// On which side of the gate the thread is.
+/// On which side of the gate the thread of an invocation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Side {
-    /// No invocation runs.
-    Idle = 0,
     /// Injected code runs, or a function that it was allowed to call without a guard (`allow`, `allow_set`,
     /// `allow_library`). To end an invocation from outside, compare the program counter with the arena first.
     Ifunc = 1,
@@ -71,7 +70,14 @@ pub(crate) struct Gate {
     saved_rsp: UnsafeCell<usize>,
     stack_top: usize,
     stack_low: usize,
-    pub(crate) side: Cell<Side>,
+    /// Of the invocation that runs, or of the next one.
+    side: Cell<Side>,
+    /// What other threads know of this one.
+    pub(crate) passages: Passages,
+    /// The last invocation did not begin: its entry was closed.
+    was_turned_away: Cell<bool>,
+    /// The gate of the invocation of this thread that called the one of this gate, through a host function.
+    pub(crate) outer: Cell<*const Self>,
     /// Set only if the shim returns another code than [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
     escape: UnsafeCell<Option<Box<Escape>>>,
     /// Of the node that the thread serves.
@@ -89,7 +95,10 @@ impl Gate {
             saved_rsp: UnsafeCell::new(0),
             stack_top: stack.top() - size_of::<usize>(),
             stack_low: stack.low(),
-            side: Cell::new(Side::Idle),
+            side: Cell::new(Side::Ifunc),
+            passages: Passages::default(),
+            was_turned_away: Cell::new(false),
+            outer: Cell::new(std::ptr::null()),
             escape: UnsafeCell::new(None),
             services: None,
         }
@@ -115,8 +124,14 @@ impl Gate {
         self.stack_low..self.stack_top - size_of::<usize>()
     }
 
+    /// Whether an invocation runs, on that side.
     fn is(&self, side: Side) -> bool {
-        self.side.get() == side
+        self.passages.is_within() && self.side.get() == side
+    }
+
+    /// Whether the last invocation did not begin. Returns it once.
+    pub(crate) fn take_turned_away(&self) -> bool {
+        self.was_turned_away.take()
     }
 
     /// Enters the host and restores its floating-point control. Returns the ifunc's, if it differs, for
@@ -154,6 +169,8 @@ impl Gate {
         unsafe {
             // What ended a callback also ends the invocation, whatever the host's function does about it.
             (*self.escape.get()).get_or_insert_with(|| Box::new(why));
+            // The next invocation begins there.
+            self.side.set(Side::Ifunc);
             ifunc_exec_escape((&raw const *self).cast())
         }
     }
@@ -169,6 +186,54 @@ fn caller<'a>() -> Option<&'a Gate> {
 /// The services for the invocation that called the current import.
 pub(crate) fn services<'a>() -> Option<&'a Arc<dyn Services>> {
     caller()?.services.as_ref()
+}
+
+/// What the entries of an image are while they are closed. Its invocation ends at once, and nothing of the image has run.
+pub(crate) unsafe extern "C" fn turn_away() -> u32 {
+    if let Some(gate) = caller() {
+        gate.was_turned_away.set(true);
+    }
+    // Any code but that of success.
+    MAIN_BAD_PAYLOAD
+}
+
+/// While it lives, the invocations of this thread that have not ended count as invocations that change exports: another
+/// thread's change does not wait for them, as this one may wait for that.
+#[derive(Debug)]
+pub(crate) struct ChangeByThisThread {
+    is_outermost: bool,
+}
+
+impl ChangeByThisThread {
+    pub(crate) fn begin() -> Self {
+        let mut was_changing = false;
+        each_invocation_of_this_thread(|passages| was_changing |= passages.set_changing(true));
+        Self {
+            is_outermost: !was_changing,
+        }
+    }
+}
+
+impl Drop for ChangeByThisThread {
+    fn drop(&mut self) {
+        if self.is_outermost {
+            each_invocation_of_this_thread(|passages| {
+                passages.set_changing(false);
+            });
+        }
+    }
+}
+
+/// Calls `with` for each invocation of this thread that has not ended, the innermost first.
+fn each_invocation_of_this_thread(mut with: impl FnMut(&Passages)) {
+    let mut next = CURRENT.get();
+    // SAFETY: null, or the gate of a session of this thread that has not ended: it ends below this frame.
+    while let Some(gate) = unsafe { next.as_ref() } {
+        if gate.passages.is_within() {
+            with(&gate.passages);
+        }
+        next = gate.outer.get();
+    }
 }
 
 /// What the shims of exported functions call.
@@ -303,8 +368,11 @@ fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::ExecThread;
+    use crate::threads::Threads;
 
     /// As the shim of an exported function does.
     fn guard<R>(call: impl FnOnce() -> R) -> R {
@@ -359,7 +427,7 @@ mod tests {
 
     #[test]
     fn returns_and_escapes() {
-        let mut thread = ExecThread::new(1 << 20).unwrap();
+        let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
         let mut value = 2;
         for _ in 0..3 {
             assert_eq!(run(&mut thread, twice, &mut value), Ok(8));
@@ -413,7 +481,7 @@ mod tests {
 
     #[test]
     fn functions_of_the_host_compute_as_the_host_does() {
-        let mut thread = ExecThread::new(1 << 20).unwrap();
+        let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
         let mut seen = 0;
         assert_eq!(run(&mut thread, rounds, &mut seen), Ok(1));
         // All exceptions masked, to nearest, x87 in extended precision: a thread's initial state.
@@ -432,7 +500,7 @@ mod tests {
         use std::os::unix::process::ExitStatusExt as _;
         const CHILD: &str = "IFUNC_TEST_CALLBACK";
         if std::env::var_os(CHILD).is_some() {
-            let mut thread = ExecThread::new(1 << 20).unwrap();
+            let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
             let _ = run(&mut thread, called_back, &mut 0);
             return;
         }

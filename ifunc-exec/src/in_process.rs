@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ifunc_abi::context::{self, Context};
 use ifunc_abi::refusal::{Failed, Refusal};
@@ -12,12 +12,13 @@ use ifunc_abi::{ABI_VERSION, ImageId};
 use crate::debug::{DebugInfo, DebugRegistry};
 use crate::ended::{end, log};
 use crate::executor::{Executor, Invocation, Observer};
-use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, Side, ifunc_exec_enter};
-use crate::image::cache::CodeCache;
-use crate::image::original::Kept;
+use crate::exports::{Exports, ReplacedVersions};
+use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, ifunc_exec_enter};
+use crate::image::cache::{CodeCache, Record};
 use crate::image::validate;
 use crate::services::Services;
 use crate::stack::{Listing, Stack};
+use crate::threads::{ThreadNumber, Threads};
 use crate::{HostSymbols, InstalledEntry, InstalledImage, Interfaces, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
@@ -40,10 +41,29 @@ pub struct InProcessOptions {
 /// Installs images into this process and runs them on its threads: nothing confines them but the call gate.
 #[derive(Debug)]
 pub struct InProcess {
-    symbols: HostSymbols,
-    cache: Mutex<CodeCache>,
+    shared: Arc<Shared>,
+    interfaces: Interfaces,
     max_image_memory: usize,
     stack_bytes: usize,
+}
+
+/// State that an executor shares with those that change what it exports. Locks are taken in this order: changes, symbols, cache.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Held during a change: one after the other.
+    pub(crate) changes: Mutex<()>,
+    /// Held for reading until an image that was resolved is installed: a change concerns every installed image.
+    pub(crate) symbols: RwLock<HostSymbols>,
+    cache: Mutex<CodeCache>,
+    pub(crate) threads: Arc<Threads>,
+    pub(crate) replaced: ReplacedVersions,
+}
+
+impl Shared {
+    /// Held while an image is placed; invocations do without it.
+    pub(crate) fn cache(&self) -> MutexGuard<'_, CodeCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl InProcess {
@@ -60,8 +80,14 @@ impl InProcess {
         let debug = DebugRegistry::new(options.debug, options.library_folders);
         let cache = CodeCache::new(options.code_bytes, options.max_images, debug, observer)?;
         Ok(Self {
-            symbols,
-            cache: Mutex::new(cache),
+            interfaces: symbols.interfaces().clone(),
+            shared: Arc::new(Shared {
+                changes: Mutex::new(()),
+                symbols: RwLock::new(symbols),
+                cache: Mutex::new(cache),
+                threads: Arc::new(Threads::new()),
+                replaced: ReplacedVersions::default(),
+            }),
             max_image_memory: options.max_image_memory,
             stack_bytes: options.stack_bytes,
         })
@@ -70,12 +96,18 @@ impl InProcess {
     /// The interfaces that its images may take.
     #[must_use]
     pub fn interfaces(&self) -> &Interfaces {
-        self.symbols.interfaces()
+        &self.interfaces
     }
 
-    /// Held while an image is placed; invocations do without it.
-    fn cache(&self) -> MutexGuard<'_, CodeCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes what images import, while they run.
+    #[must_use]
+    pub fn exports(&self) -> Exports {
+        Exports::of(&self.shared)
+    }
+
+    /// Drops the versions of exports that were replaced and that no invocation uses any more. Cheap if there are none.
+    pub fn drop_replaced(&self) {
+        self.shared.replaced.collect(&self.shared.threads);
     }
 }
 
@@ -90,30 +122,36 @@ impl Executor for InProcess {
     }
 
     fn install(&self, image: &ValidImage<'_>) -> Result<Arc<InstalledImage>, Refusal> {
-        // Symbols do not change while an executor lives: what was resolved once need not be again.
-        if let Some(installed) = self.cache().get(&image.id) {
-            return Ok(installed);
+        self.drop_replaced();
+        let symbols = self.shared.symbols.read().unwrap_or_else(PoisonError::into_inner);
+        let known = |cache: &mut CodeCache| {
+            let installed = cache.get(&image.id)?;
+            let refusal = installed.door.refusal();
+            Some(refusal.map_or(Ok(installed), Err))
+        };
+        if let Some(installed) = known(&mut self.shared.cache()) {
+            return installed;
         }
-        let got = self.symbols.resolve(image.image())?;
-        let kept = Arc::new(Kept::of(image.image(), image.bytes));
+        let record = Record::of(image);
+        let got = symbols.resolve(&record.imports)?;
         // Meanwhile another thread may have installed it.
-        let mut cache = self.cache();
-        match cache.get(&image.id) {
-            Some(installed) => Ok(installed),
-            None => cache.insert(image, &got, &kept),
-        }
+        let mut cache = self.shared.cache();
+        known(&mut cache).unwrap_or_else(|| cache.insert(image, &got, &record))
     }
 
-    fn entries(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = InstalledEntry> {
+    fn entries(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = Arc<InstalledEntry>> {
         InstalledEntry::all(image)
     }
 
     fn image_count(&self) -> usize {
-        self.cache().len()
+        self.shared.cache().len()
     }
 
     fn thread(&self) -> io::Result<ExecThread> {
-        Ok(ExecThread::new(self.stack_bytes)?)
+        Ok(ExecThread::new(
+            self.stack_bytes,
+            Arc::clone(&self.shared.threads),
+        )?)
     }
 
     #[inline(always)]
@@ -142,7 +180,7 @@ impl Executor for InProcess {
         // `Invocation::new` was promised.
         let code = unsafe {
             session.enter(
-                invocation.entry.main,
+                invocation.entry.entrance.address(),
                 payload,
                 size,
                 invocation.target,
@@ -158,16 +196,55 @@ impl Executor for InProcess {
                 Some(_) => {}
             }
         }
+        // In parts: an invocation that is passed whole would be written to memory before each run.
         let Invocation {
-            entry, size, sender, ..
+            entry,
+            payload,
+            size,
+            target,
+            sender,
         } = invocation;
-        end(session, entry, (size, sender), code, ctx.answer_len, room)
+        without_success(
+            session,
+            entry,
+            (payload, size),
+            (target, sender),
+            code,
+            &ctx,
+            room,
+        )
     }
+}
+
+/// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer that fits. If it was turned away, it
+/// runs as soon as its image is open again.
+#[cold]
+#[inline(never)]
+fn without_success(
+    session: &mut Session<'_>,
+    entry: &InstalledEntry,
+    (payload, size): (*const u8, usize),
+    (target, sender): (*mut c_void, u64),
+    code: u32,
+    ctx: &Context,
+    room: Option<usize>,
+) -> Result<usize, Box<Failed>> {
+    if !session.gate.take_turned_away() {
+        return end(session, entry, (size, sender), code, ctx.answer_len, room);
+    }
+    entry.image().door.wait()?;
+    // SAFETY: as the caller of `Invocation::new` promised.
+    let invocation = unsafe { Invocation::new(entry, payload, size, target, sender) };
+    // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
+    let answer = room.map(|room| unsafe { std::slice::from_raw_parts_mut(ctx.answer, room) });
+    InProcess::run(session, invocation, answer)
 }
 
 /// The way into injected code and out of it: a stack, and the state that the shims share. One per serving thread.
 #[derive(Debug)]
 pub struct ExecThread {
+    /// Withdrawn before the gate goes.
+    _registered: Registered,
     /// Boxed: the imports find it by address while an invocation runs.
     gate: Box<Gate>,
     // Debuggers know of the stack as long as it is mapped.
@@ -180,10 +257,13 @@ unsafe impl Send for ExecThread {}
 
 impl ExecThread {
     /// Maps a stack of `stack_size` bytes.
-    pub(crate) fn new(stack_size: usize) -> rustix::io::Result<Self> {
+    pub(crate) fn new(stack_size: usize, threads: Arc<Threads>) -> rustix::io::Result<Self> {
         let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
         let gate = Box::new(Gate::new(&stack));
+        // SAFETY: in a box, which lives until this is withdrawn.
+        let number = unsafe { threads.add(&raw const gate.passages) };
         Ok(Self {
+            _registered: Registered { threads, number },
             _listing: Listing::new(gate.stack()),
             gate,
             _stack: stack,
@@ -200,8 +280,21 @@ impl ExecThread {
     #[must_use]
     pub fn session(&mut self) -> Session<'_> {
         let gate = &*self.gate;
-        let outer = CURRENT.replace(&raw const *gate);
-        Session { gate, outer }
+        gate.outer.set(CURRENT.replace(&raw const *gate));
+        Session { gate }
+    }
+}
+
+/// A thread that changes of exports may wait for.
+#[derive(Debug)]
+struct Registered {
+    threads: Arc<Threads>,
+    number: ThreadNumber,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.threads.remove(self.number);
     }
 }
 
@@ -210,7 +303,6 @@ impl ExecThread {
 pub struct Session<'a> {
     /// Of an [`ExecThread`] that is borrowed mutably.
     gate: &'a Gate,
-    outer: *const Gate,
 }
 
 impl Session<'_> {
@@ -230,11 +322,11 @@ impl Session<'_> {
         ctx: *mut Context,
     ) -> u32 {
         let gate = self.gate;
-        gate.side.set(Side::Ifunc);
+        gate.passages.pass();
         // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is the
         // caller's promise.
         let code = unsafe { ifunc_exec_enter(payload, size, target, ctx, main, (&raw const *gate).cast()) };
-        gate.side.set(Side::Idle);
+        gate.passages.pass();
         code
     }
 
@@ -258,6 +350,6 @@ impl Session<'_> {
 impl Drop for Session<'_> {
     #[inline]
     fn drop(&mut self) {
-        CURRENT.set(self.outer);
+        CURRENT.set(self.gate.outer.get());
     }
 }

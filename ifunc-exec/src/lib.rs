@@ -11,6 +11,7 @@
 //! | it is relocated and written into the arena, its GOT into memory of its own | `image/install.rs`, `arena.rs`, `got.rs` |
 //! | it stays in the code cache | `image/cache.rs` |
 //! | an invocation enters it through the call gate | `in_process.rs`, `gate.rs`, `ended.rs`, `arch` |
+//! | what it imports changes, while it runs | `exports`, `entrance.rs`, `threads.rs` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
 //! | it sends others, or travels on | `services.rs` |
 //! | a debugger asks what it is | `debug` |
@@ -19,7 +20,9 @@ mod arch;
 mod arena;
 pub mod debug;
 mod ended;
+mod entrance;
 mod executor;
+mod exports;
 pub mod fingerprint;
 mod gate;
 mod got;
@@ -32,16 +35,18 @@ mod stack;
 mod symbols;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use arch::{ARCH, cpu_features};
 pub use debug::DebugInfo;
 pub use executor::{Executor, Invocation, Observer};
+pub use exports::{ExportError, ExportInfo, Exports, Update};
 pub use image::{
     EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,
     ValidImage,
 };
 pub use in_process::{ExecThread, InProcess, InProcessOptions, Session};
-pub use symbols::{DuplicateExport, HostSymbols, Interfaces, InvalidSoname, NamedSet};
+pub use symbols::{DuplicateExport, HostSymbols, Interfaces, InvalidSoname, NamedSet, Symbol};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.
 const LOG: &str = "ifunc_rt::exec";

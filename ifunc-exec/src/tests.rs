@@ -13,7 +13,7 @@ use crate::{
 
 /// What an executor reported.
 #[derive(Debug, Default)]
-struct Events(Mutex<Vec<String>>);
+pub(crate) struct Events(pub(crate) Mutex<Vec<String>>);
 
 impl Observer for Events {
     fn installed(&self, image: &InstalledImage) {
@@ -25,7 +25,7 @@ impl Observer for Events {
     }
 }
 
-fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<Events>) {
+pub(crate) fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<Events>) {
     executor_with(code_bytes, max_images, DebugInfo::default())
 }
 
@@ -43,13 +43,13 @@ fn executor_with(code_bytes: usize, max_images: usize, debug: DebugInfo) -> (InP
     (executor, events)
 }
 
-fn install(executor: &InProcess, parts: &ImageParts) -> Result<Arc<InstalledImage>, Refusal> {
+pub(crate) fn install(executor: &InProcess, parts: &ImageParts) -> Result<Arc<InstalledImage>, Refusal> {
     let bytes = parts.encode().unwrap();
     let id = *blake3::hash(&bytes).as_bytes();
     executor.install(&executor.validate(&id, &bytes)?)
 }
 
-fn image(name: &str, rx: Vec<u8>) -> ImageParts {
+pub(crate) fn image(name: &str, rx: Vec<u8>) -> ImageParts {
     ImageParts {
         entries: vec![EntryPart::new(name)],
         arch: ARCH_X86_64,
@@ -117,7 +117,7 @@ fn run(
     // ask.
     let invocation = unsafe {
         let target = (&raw mut target).cast::<c_void>();
-        Invocation::new(&entry, payload.as_ptr(), payload.len(), target, 1)
+        Invocation::new(&*entry, payload.as_ptr(), payload.len(), target, 1)
     };
     let outcome = InProcess::run(&mut session, invocation, answer);
     drop(session);
@@ -199,7 +199,7 @@ fn a_pinned_image_outlives_its_executor() {
     let installed = install(&executor, &pinned).unwrap();
     let entry = InProcess::entries(&installed).next().unwrap();
     // SAFETY: `mov eax, 7 ; ret` is this function, and the image is installed.
-    let seven: extern "C" fn() -> u32 = unsafe { std::mem::transmute(entry.main) };
+    let seven: extern "C" fn() -> u32 = unsafe { std::mem::transmute(entry.entrance.address()) };
     drop(entry);
     drop(installed);
     drop(executor);

@@ -31,7 +31,7 @@
 //! | level | what | fields |
 //! |---|---|---|
 //! | `ERROR`, `WARN` | faults that stop a target or a source; rejected images; sources that violate the protocol; which peers can reach an address | `source`, `name`, `reason`, … |
-//! | `INFO` | connections that open, close and reconnect, each in a span `connection` | `source` (its number), `uid`, `pid`, `over` (its transports) |
+//! | `INFO` | connections that open, close and reconnect, each in a span `connection`; exports that are added, replaced and removed | `source` (its number), `uid`, `pid`, `over` (its transports); `name`, `images` |
 //! | `DEBUG` | images installed and evicted, invocations that failed, panics and their locations | `name`, `bytes`, `ifunc`, `why`, … |
 //! | `TRACE` | a span `invocation` around each invocation, within that of its connection | `ifunc`, `sequence`, `payload_bytes`, and at its end `answer_bytes` or `failed` |
 //!
@@ -66,7 +66,9 @@ pub mod ucx;
 #[cfg(feature = "failpoints")]
 pub use failpoint::failpoints;
 use ifunc_exec::fingerprint;
-pub use ifunc_exec::{DebugInfo, DuplicateExport, InvalidSoname, NamedSet};
+pub use ifunc_exec::{
+    DebugInfo, DuplicateExport, ExportError, ExportInfo, Exports, InvalidSoname, NamedSet, Symbol, Update,
+};
 pub use observe::StatsHandle;
 pub use policy::{ImageInfo, SourceInfo};
 pub use serve::doorbell::StopHandle;

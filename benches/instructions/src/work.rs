@@ -127,11 +127,17 @@ impl Both {
     fn new() -> Result<Self, Box<dyn Error>> {
         // SAFETY: the only source sends the image of this file.
         let builder = unsafe { Target::builder().accept_code() };
-        let target = builder.listen(&format!("shm:ifunc-instructions-{}", std::process::id()))?;
+        let mut target = builder.listen(&format!("shm:ifunc-instructions-{}", std::process::id()))?;
         let source = Source::connect(&target.address())?;
+        let mut count = 0;
+        // Another thread accepts it. On a busy machine that may take longer than all polls of a message.
+        while target.connections() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+            target.poll(&mut count);
+        }
         Ok(Self {
             target,
-            count: 0,
+            count,
             sent: 0,
             burn: source.register_bytes(&image()?)?,
         })

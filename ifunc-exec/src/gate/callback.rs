@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn thread() -> ExecThread {
-        ExecThread::new(2 << 20).unwrap()
+        ExecThread::new(2 << 20, std::sync::Arc::new(crate::threads::Threads::new())).unwrap()
     }
 
     #[test]

@@ -9,6 +9,7 @@ use ifunc_abi::image::ImageFlags;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
+use super::imports::Imports;
 use super::install::install;
 use super::original::Kept;
 use super::validate::memory_of;
@@ -59,6 +60,33 @@ pub(crate) struct CodeCache {
     observer: Arc<dyn Observer>,
 }
 
+impl Entry {
+    /// Neither bound nor pinned.
+    fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.image) == 1 && !self.image.flags.contains(ImageFlags::PINNED)
+    }
+}
+
+/// What is kept of an image beside its memory.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) imports: Arc<Imports>,
+}
+
+impl Record {
+    pub(crate) fn of(valid: &ValidImage<'_>) -> Self {
+        Self {
+            kept: Arc::new(Kept::of(valid.image(), valid.bytes)),
+            imports: Arc::new(Imports::of(valid.image())),
+        }
+    }
+
+    fn footprint(&self) -> usize {
+        self.kept.footprint() + self.imports.footprint()
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     image: Arc<InstalledImage>,
@@ -102,16 +130,16 @@ impl CodeCache {
         &mut self,
         valid: &ValidImage<'_>,
         got: &[usize],
-        kept: &Arc<Kept>,
+        record: &Record,
     ) -> Result<Arc<InstalledImage>, Refusal> {
-        let needed = memory_of(valid.image()) + Got::size_of(got.len()) + kept.footprint();
+        let needed = memory_of(valid.image()) + Got::size_of(got.len()) + record.footprint();
         let installed = loop {
             let full = if self.images.len() >= self.max_images {
                 format!("all {} images are in use", self.max_images)
             } else if self.bytes + needed > self.max_bytes {
                 ArenaError::Full(needed).to_string()
             } else {
-                match install(&mut self.arena, &self.gots, &self.debug, valid, got, kept) {
+                match install(&mut self.arena, &self.gots, &self.debug, valid, got, record) {
                     Ok(installed) => break Arc::new(installed),
                     Err(error @ ArenaError::Full(_)) => error.to_string(),
                     Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),
@@ -138,15 +166,27 @@ impl CodeCache {
 
     /// Evicts the unbound image that was bound longest ago; `false` if every image is bound or pinned.
     fn evict_one(&mut self) -> bool {
-        let is_free = |entry: &Entry| {
-            Arc::strong_count(&entry.image) == 1 && !entry.image.flags.contains(ImageFlags::PINNED)
-        };
         let oldest = self
             .ages
             .values()
-            .find(|id| self.images.get(*id).is_some_and(is_free))
+            .find(|id| self.images.get(*id).is_some_and(Entry::is_unused))
             .copied();
-        let Some(entry) = oldest.and_then(|id| self.images.remove(&id)) else {
+        oldest.is_some_and(|id| self.evict_unused(&id))
+    }
+
+    /// Evicts an image, unless it is bound or pinned: then it is returned.
+    pub(crate) fn evict(&mut self, image: Arc<InstalledImage>) -> Option<Arc<InstalledImage>> {
+        let (id, weak) = (image.id, Arc::downgrade(&image));
+        drop(image);
+        if self.images.get(&id).is_some_and(Entry::is_unused) {
+            self.evict_unused(&id);
+        }
+        weak.upgrade()
+    }
+
+    /// Evicts an image that is neither bound nor pinned.
+    fn evict_unused(&mut self, id: &ImageId) -> bool {
+        let Some(entry) = self.images.remove(id) else {
             return false;
         };
         self.ages.remove(&entry.last_bound);
@@ -160,6 +200,12 @@ impl CodeCache {
         // that its address outlives its invocations.
         unsafe { installed.free(&mut self.arena) };
         true
+    }
+
+    /// The installed images for which `concerns` holds.
+    pub(crate) fn images(&self, concerns: impl Fn(&InstalledImage) -> bool) -> Vec<Arc<InstalledImage>> {
+        let images = self.images.values().map(|entry| &entry.image);
+        images.filter(|image| concerns(image)).cloned().collect()
     }
 
     /// Number of installed images.

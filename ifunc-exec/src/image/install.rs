@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ifunc_abi::image::{Image, Relocation};
 
-use super::original::Kept;
+use super::cache::Record;
 use super::validate::memory_of;
 use super::{ImageProperties, InstalledImage, ValidImage};
 use crate::arena::{Arena, ArenaError, PAGE, Range};
 use crate::debug::{DebugRegistry, Placement};
+use crate::entrance::Door;
 use crate::got::GotMemory;
 
 /// Writes an image and its GOT into the arena.
@@ -18,7 +19,7 @@ pub(super) fn install(
     debug: &DebugRegistry,
     valid: &ValidImage<'_>,
     addresses: &[usize],
-    kept: &Arc<Kept>,
+    record: &Record,
 ) -> Result<InstalledImage, ArenaError> {
     let image = valid.image();
     let got = gots.allocate(addresses)?;
@@ -41,10 +42,12 @@ pub(super) fn install(
             code: &rx_bytes,
         }),
         properties: ImageProperties::of(valid.id, image),
-        kept: Arc::clone(kept),
+        door: Door::default(),
+        kept: Arc::clone(&record.kept),
         file: arena.file(),
         code,
         got,
+        imports: Arc::clone(&record.imports),
     })
 }
 

@@ -1,6 +1,7 @@
 //! From the bytes of an image to code that can be called.
 
 pub(crate) mod cache;
+pub(crate) mod imports;
 mod install;
 pub(crate) mod original;
 mod validate;
@@ -15,11 +16,13 @@ use ifunc_abi::image::{self, EntryFlags, Image, ImageFlags, Import};
 use ifunc_abi::{Fingerprint, ImageId};
 
 pub use self::cache::{IdHasher, IdMap};
+use self::imports::Imports;
 use self::original::Kept;
 pub use self::validate::ValidImage;
 pub(crate) use self::validate::validate;
 use crate::arena::{self, Arena};
 use crate::debug::DebugRecord;
+use crate::entrance::{Access, Door, Entrance};
 use crate::got::Got;
 
 /// What an image declares about itself, as every executor needs it.
@@ -102,13 +105,16 @@ impl EntryProperties {
 #[derive(Debug)]
 pub struct InstalledImage {
     properties: ImageProperties,
+    /// Whether invocations may enter.
+    pub(crate) door: Door,
     /// What debuggers know of it.
     pub(crate) debug: DebugRecord,
     kept: Arc<Kept>,
     /// The file of the arena, as long as there is one.
     file: Weak<File>,
     code: arena::Range,
-    got: Got,
+    pub(crate) got: Got,
+    pub(crate) imports: Arc<Imports>,
 }
 
 impl Deref for InstalledImage {
@@ -136,10 +142,15 @@ impl InstalledImage {
         Ok(Original { bytes, got })
     }
 
-    /// Bytes of memory that it takes: code, data, GOT, and what is kept to restore the original.
+    /// Lets invocations enter, or not. Returns the access that they had.
+    pub(crate) fn set_access(&self, access: Access) -> Access {
+        self.door.set(access)
+    }
+
+    /// Bytes of memory that it takes: code, data, GOT, imports, and what is kept to restore the original.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        self.code.len() + self.got.len() + self.kept.footprint()
+        self.code.len() + self.got.len() + self.kept.footprint() + self.imports.footprint()
     }
 
     /// Address of the first byte of its code.
@@ -168,18 +179,13 @@ impl InstalledImage {
 }
 
 /// An entry of an installed image. The image stays installed as long as this is held.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct InstalledEntry {
     properties: EntryProperties,
-    /// Address of `X_main`.
-    pub(crate) main: *const c_void,
+    /// The way into `X_main`.
+    pub(crate) entrance: Entrance,
     image: Arc<InstalledImage>,
 }
-
-// SAFETY: the address of the entry is bound to no thread, and only `Executor::run` uses it.
-unsafe impl Send for InstalledEntry {}
-// SAFETY: immutable.
-unsafe impl Sync for InstalledEntry {}
 
 impl Deref for InstalledEntry {
     type Target = EntryProperties;
@@ -192,11 +198,16 @@ impl Deref for InstalledEntry {
 
 impl InstalledEntry {
     /// All entries of an image, in their order.
-    pub fn all(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = Self> {
-        image.entries.iter().map(|entry| Self {
-            properties: entry.clone(),
-            main: std::ptr::with_exposed_provenance(image.base() + entry.main as usize),
-            image: Arc::clone(image),
+    pub fn all(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = Arc<Self>> {
+        image.entries.iter().map(|properties| {
+            let main = std::ptr::with_exposed_provenance(image.base() + properties.main as usize);
+            let entry = Arc::new(Self {
+                properties: properties.clone(),
+                entrance: Entrance::new(main),
+                image: Arc::clone(image),
+            });
+            image.door.add(&entry);
+            entry
         })
     }
 
@@ -215,7 +226,7 @@ pub struct Original {
 }
 
 impl Original {
-    /// The GOT: each import with the content of its entry. An image has one entry per import, in their order.
+    /// The GOT: each import with the content that its entry had. An image has one entry per import, in their order.
     pub fn got_entries(&self) -> impl Iterator<Item = GotEntry<'_>> {
         let image = Image::parse(&self.bytes).ok();
         let imports = image.map(|image| image.imports()).into_iter().flatten();

@@ -121,7 +121,7 @@ impl HostSymbols {
             self.remove(method.name());
         }
         for method in export.methods() {
-            self.add(method)?;
+            self.add(method.into())?;
         }
         Ok(())
     }

@@ -3,9 +3,13 @@
 //! The target opens them when it starts to listen. An image never opens one, so no peer chooses when constructors run, and a
 //! target that drops privileges afterwards has them already. An image that needs a library sees the symbols that this
 //! library itself defines, not those of its dependencies: allowing `libz.so.1` does not allow the C library.
+//!
+//! A library stays open, unless the host replaces it at run time: then it is closed when no invocation can be in it.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ifunc_abi::name;
 
@@ -16,18 +20,28 @@ pub struct InvalidSoname(pub String);
 
 /// A library that the host allows.
 #[derive(Debug)]
-pub(super) struct SharedLibrary {
-    soname: String,
+pub(crate) struct SharedLibrary {
     /// The library, or the reason why it could not be opened.
     opened: Result<Opened, String>,
 }
 
 #[derive(Debug)]
 struct Opened {
-    /// Never closed: a pinned image may keep an address of it, and constructors may not bear to run twice.
+    /// Not closed, unless it was replaced: a pinned image may keep an address of it, and constructors may not bear to run
+    /// twice.
     library: ManuallyDrop<libloading::os::unix::Library>,
     /// Where the objects are mapped whose symbols count as the library's own.
     bases: Vec<*mut c_void>,
+    is_closed_with_this: AtomicBool,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if *self.is_closed_with_this.get_mut() {
+            // SAFETY: taken once, here. No invocation can be in the library: it was replaced before.
+            drop(unsafe { ManuallyDrop::take(&mut self.library) });
+        }
+    }
 }
 
 // SAFETY: the bases are compared and never read through; a library handle is bound to no thread.
@@ -36,36 +50,37 @@ unsafe impl Send for Opened {}
 unsafe impl Sync for Opened {}
 
 impl SharedLibrary {
-    /// Opens a library. An image that needs one that cannot be opened is refused with the reason.
+    /// Opens the library of this soname, by that name or from a file. An image that needs one that cannot be opened is
+    /// refused with the reason.
     ///
     /// # Safety
     /// The library's constructors must be harmless to this process.
-    pub(super) unsafe fn open(soname: &str) -> Result<Self, InvalidSoname> {
+    pub(crate) unsafe fn open(soname: &str, file: impl AsRef<Path>) -> Result<Self, InvalidSoname> {
         if !name::is_valid_soname(soname) {
             return Err(InvalidSoname(soname.to_owned()));
         }
         // SAFETY: the caller's promise.
-        let opened = unsafe { open(soname) };
+        let opened = unsafe { open(soname, file.as_ref()) };
         if let Err(why) = &opened {
             tracing::warn!(target: crate::LOG, soname, why, "a shared library that is allowed cannot be opened");
         }
-        Ok(Self {
-            soname: soname.to_owned(),
-            opened,
-        })
+        Ok(Self { opened })
     }
 
-    pub(super) fn soname(&self) -> &str {
-        &self.soname
+    /// Lets the library be closed when this is dropped. No address of it may be in use then.
+    pub(crate) fn close_with_this(&self) {
+        if let Ok(opened) = &self.opened {
+            opened.is_closed_with_this.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Why the library could not be opened; `None` if it is open.
-    pub(super) fn problem(&self) -> Option<&str> {
+    pub(crate) fn problem(&self) -> Option<&str> {
         self.opened.as_ref().err().map(|why| &**why)
     }
 
     /// The address of a function or an object that the library itself defines.
-    pub(super) fn get(&self, symbol: &str) -> Option<*const ()> {
+    pub(crate) fn get(&self, symbol: &str) -> Option<*const ()> {
         let opened = self.opened.as_ref().ok()?;
         // SAFETY: the address is not used here; `accept_code` vouches for its type.
         let address = unsafe { opened.library.get::<*const ()>(symbol).ok()?.into_raw() };
@@ -79,12 +94,12 @@ impl SharedLibrary {
 
 // A static program has a `dlopen` that works only beside the very C library it was linked with.
 #[cfg(target_feature = "crt-static")]
-unsafe fn open(_: &str) -> Result<Opened, String> {
+unsafe fn open(_: &str, _: &Path) -> Result<Opened, String> {
     Err("this target is linked statically: it has no loader that could open a shared library".into())
 }
 
 #[cfg(not(target_feature = "crt-static"))]
-unsafe fn open(soname: &str) -> Result<Opened, String> {
+unsafe fn open(soname: &str, file: &Path) -> Result<Opened, String> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
     let explain = |error: libloading::Error| match std::error::Error::source(&error) {
@@ -92,7 +107,7 @@ unsafe fn open(soname: &str) -> Result<Opened, String> {
         None => error.to_string(),
     };
     // SAFETY: the caller's promise.
-    let library = unsafe { Library::open(Some(soname), RTLD_NOW | RTLD_LOCAL) }.map_err(explain)?;
+    let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map_err(explain)?;
     let handle = library.into_raw();
     let mut map: *const LinkMap = std::ptr::null();
     // SAFETY: the handle is open, and this request writes the address of its link map.
@@ -115,6 +130,7 @@ unsafe fn open(soname: &str) -> Result<Opened, String> {
         // SAFETY: taken from a library above.
         library: ManuallyDrop::new(unsafe { Library::from_raw(handle) }),
         bases,
+        is_closed_with_this: AtomicBool::new(false),
     })
 }
 
@@ -153,12 +169,12 @@ mod tests {
     #[test]
     fn a_library_has_its_own_symbols_only() {
         // SAFETY: the C library, which is loaded already.
-        let libc = unsafe { SharedLibrary::open("libc.so.6") }.unwrap();
-        assert_eq!((libc.soname(), libc.problem()), ("libc.so.6", None));
+        let libc = unsafe { SharedLibrary::open("libc.so.6", "libc.so.6") }.unwrap();
+        assert_eq!(libc.problem(), None);
         assert!(libc.get("qsort").is_some() && libc.get("stdout").is_some());
         assert!(libc.get("no_such_function").is_none());
         // SAFETY: libm, which the tests are linked with anyway.
-        let libm = unsafe { SharedLibrary::open("libm.so.6") }.unwrap();
+        let libm = unsafe { SharedLibrary::open("libm.so.6", "libm.so.6") }.unwrap();
         assert!(libm.get("cos").is_some());
         assert!(libm.get("qsort").is_none(), "of a dependency");
         for clock in ["time", "gettimeofday", "clock_gettime"] {
@@ -169,14 +185,15 @@ mod tests {
 
     #[test]
     fn a_library_that_cannot_be_opened_reports_why() {
+        const NOWHERE: &str = "libifunc-is-not-there.so.7";
         // SAFETY: there is no such library.
-        let absent = unsafe { SharedLibrary::open("libifunc-is-not-there.so.7") }.unwrap();
+        let absent = unsafe { SharedLibrary::open(NOWHERE, NOWHERE) }.unwrap();
         let why = absent.problem().unwrap();
         assert!(why.contains("libifunc-is-not-there.so.7"), "{why}");
         assert!(absent.get("qsort").is_none());
         for path in ["/lib/libz.so.1", "./libz.so.1", "", "lib z.so"] {
             // SAFETY: nothing is opened.
-            let error = unsafe { SharedLibrary::open(path) }.unwrap_err();
+            let error = unsafe { SharedLibrary::open(path, path) }.unwrap_err();
             assert!(error.to_string().contains("help: "), "{error}");
         }
     }

@@ -2,14 +2,14 @@
 //! the few that need no permission.
 
 mod interfaces;
-mod libraries;
+pub(crate) mod libraries;
 mod sets;
+mod symbol;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use ifunc::host::{EXPORTS, Export};
-use ifunc_abi::Fingerprint;
-use ifunc_abi::image::{Image, ImportFlags};
+use ifunc::host::EXPORTS;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
@@ -17,43 +17,24 @@ pub use self::interfaces::Interfaces;
 pub use self::libraries::InvalidSoname;
 use self::libraries::SharedLibrary;
 pub use self::sets::NamedSet;
-use crate::fingerprint;
+pub(crate) use self::symbol::Guard;
+pub use self::symbol::Symbol;
+use crate::image::imports::{Imported, Imports};
 use crate::imports::runtime_imports;
-
-/// A symbol of the host.
-#[derive(Clone, Copy, Debug)]
-struct HostSymbol {
-    address: *const (),
-    /// The signature's text and fingerprint, where it is known.
-    signature: Option<(&'static str, Fingerprint)>,
-}
-
-// SAFETY: an address of code or data of the host. What the host allows lives as long as the target, by `accept_code`'s
-// contract.
-unsafe impl Send for HostSymbol {}
-// SAFETY: as above; the runtime never writes through it.
-unsafe impl Sync for HostSymbol {}
-
-impl HostSymbol {
-    fn unsigned(address: *const ()) -> Self {
-        Self {
-            address,
-            signature: None,
-        }
-    }
-}
 
 /// What the images of one target may import.
 #[derive(Debug)]
 pub struct HostSymbols {
-    symbols: HashMap<String, HostSymbol>,
-    libraries: HashMap<String, SharedLibrary>,
+    symbols: HashMap<String, Symbol>,
+    libraries: HashMap<String, Arc<SharedLibrary>>,
     interfaces: Interfaces,
 }
 
-/// Two host functions with one name.
+/// Two symbols with one name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("two host functions have the name `{0}`; help: rename one")]
+#[error(
+    "two exports have the name `{0}`; help: rename one, or choose what this target exports: `TargetBuilder::exports`"
+)]
 pub struct DuplicateExport(pub String);
 
 impl HostSymbols {
@@ -62,29 +43,35 @@ impl HostSymbols {
     /// # Errors
     /// Two exports have one name.
     pub fn new() -> Result<Self, DuplicateExport> {
-        let symbols = runtime_imports()
-            .into_iter()
-            .map(|(name, address)| (name.to_owned(), HostSymbol::unsigned(address)));
+        Self::with(EXPORTS.iter().map(Symbol::from))
+    }
+
+    /// These exports, the interfaces that one type only exports in this process, and what is always allowed.
+    ///
+    /// # Errors
+    /// Two exports have one name.
+    pub fn with(exports: impl IntoIterator<Item = Symbol>) -> Result<Self, DuplicateExport> {
+        let runtime = runtime_imports().into_iter().map(|(name, address)| {
+            // SAFETY: functions of this crate and of the C library, which live as long as the process.
+            let symbol = unsafe { Symbol::untyped(name, address.cast()) };
+            (name.to_owned(), symbol)
+        });
         let interfaces = Interfaces::of_process();
         let mut all = Self {
-            symbols: symbols.collect(),
+            symbols: runtime.collect(),
             libraries: HashMap::new(),
             interfaces: interfaces.clone(),
         };
-        for export in EXPORTS.iter().chain(interfaces.methods()) {
+        for export in exports.into_iter().chain(interfaces.methods().map(Symbol::from)) {
             all.add(export)?;
         }
         Ok(all)
     }
 
     /// Adds an export.
-    fn add(&mut self, export: &'static Export) -> Result<(), DuplicateExport> {
-        let symbol = HostSymbol {
-            address: export.address(),
-            signature: Some((export.signature(), fingerprint::of(export.signature()))),
-        };
-        match self.symbols.insert(export.name().to_owned(), symbol) {
-            Some(_) => Err(DuplicateExport(export.name().to_owned())),
+    fn add(&mut self, export: Symbol) -> Result<(), DuplicateExport> {
+        match self.symbols.insert(export.name().to_owned(), export) {
+            Some(known) => Err(DuplicateExport(known.name().to_owned())),
             None => Ok(()),
         }
     }
@@ -93,30 +80,23 @@ impl HostSymbols {
         self.symbols.remove(name);
     }
 
-    #[cfg(test)]
-    fn has(&self, name: &str) -> bool {
-        self.symbols.contains_key(name)
-    }
-
     /// Adds a symbol.
     ///
     /// # Errors
     /// An export has the name: its signature is known, and it keeps its address.
-    pub fn allow(&mut self, name: &str, address: *const ()) -> Result<(), DuplicateExport> {
-        let known = self.symbols.get(name);
-        if known.is_some_and(|known| known.signature.is_some()) {
-            return Err(DuplicateExport(name.to_owned()));
+    pub fn allow(&mut self, symbol: Symbol) -> Result<(), DuplicateExport> {
+        let name = symbol.name().to_owned();
+        let known = self.symbols.get(&name);
+        if known.is_some_and(|known| known.signature().is_some()) {
+            return Err(DuplicateExport(name));
         }
-        self.symbols
-            .insert(name.to_owned(), HostSymbol::unsigned(address));
+        self.symbols.insert(name, symbol);
         Ok(())
     }
 
     /// Adds a symbol of a set. A symbol of this name that was chosen by itself keeps its address.
-    pub fn allow_of_set(&mut self, name: &str, address: *const ()) {
-        self.symbols
-            .entry(name.to_owned())
-            .or_insert(HostSymbol::unsigned(address));
+    pub fn allow_of_set(&mut self, symbol: Symbol) {
+        self.symbols.entry(symbol.name().to_owned()).or_insert(symbol);
     }
 
     /// Opens a shared library for the images that need it. If it cannot be opened, those images are refused with the
@@ -129,41 +109,132 @@ impl HostSymbols {
     /// The name is no soname.
     pub unsafe fn allow_library(&mut self, soname: &str) -> Result<(), InvalidSoname> {
         // SAFETY: the caller's promise.
-        let library = unsafe { SharedLibrary::open(soname) }?;
-        self.libraries.insert(soname.to_owned(), library);
+        let library = unsafe { SharedLibrary::open(soname, soname) }?;
+        self.libraries.insert(soname.to_owned(), Arc::new(library));
         Ok(())
+    }
+
+    /// Whether the runtime itself provides it: no export may take its place.
+    pub(crate) fn is_of_runtime(name: &str) -> bool {
+        runtime_imports().iter().any(|(runtime, _)| *runtime == name)
+    }
+
+    /// Whether there is a symbol of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.symbols.contains_key(name)
+    }
+
+    /// All symbols but those of the runtime.
+    pub(crate) fn exports(&self) -> impl Iterator<Item = &Symbol> {
+        self.symbols
+            .values()
+            .filter(|symbol| !Self::is_of_runtime(symbol.name()))
     }
 
     /// The GOT of an image: one address per import.
     ///
     /// # Errors
     /// What the host does not provide, or provides with another signature.
-    pub fn resolve(&self, image: &Image<'_>) -> Result<Vec<usize>, Refusal> {
-        let libraries = self.needed(image.needed())?;
-        let mut got = Vec::with_capacity(image.imports().len());
+    pub(crate) fn resolve(&self, imports: &Imports) -> Result<Vec<usize>, Refusal> {
+        SymbolsAfter {
+            base: self,
+            changes: &Changes::default(),
+        }
+        .resolve(imports)
+    }
+
+    /// Makes changes. Returns what they replaced.
+    pub(crate) fn apply(&mut self, changes: Changes) -> Vec<Guard> {
+        let mut replaced = Vec::new();
+        for (name, symbol) in changes.symbols {
+            let before = match symbol {
+                Some(symbol) => self.symbols.insert(name, symbol),
+                None => self.symbols.remove(&name),
+            };
+            replaced.extend(before.and_then(|symbol| symbol.guard().cloned()));
+        }
+        for (soname, library) in changes.libraries {
+            if let Some(before) = self.libraries.insert(soname, library) {
+                replaced.push(before);
+            }
+        }
+        replaced
+    }
+}
+
+/// Changes of symbols, before they are made.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// By name; `None`: removed.
+    pub(crate) symbols: HashMap<String, Option<Symbol>>,
+    /// By soname.
+    pub(crate) libraries: HashMap<String, Arc<SharedLibrary>>,
+}
+
+/// The symbols as changes would make them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SymbolsAfter<'a> {
+    pub(crate) base: &'a HostSymbols,
+    pub(crate) changes: &'a Changes,
+}
+
+/// What an import is bound to.
+enum Binding<'a> {
+    /// The address; 0 for a weak import that is not there.
+    Address(usize),
+    /// It is not there.
+    Missing,
+    /// It has another signature.
+    Differs(&'a Symbol),
+}
+
+impl<'a> SymbolsAfter<'a> {
+    /// The symbol of a name.
+    pub(crate) fn symbol(self, name: &str) -> Option<&'a Symbol> {
+        match self.changes.symbols.get(name) {
+            Some(changed) => changed.as_ref(),
+            None => self.base.symbols.get(name),
+        }
+    }
+
+    /// The library of a soname.
+    pub(crate) fn library(self, soname: &str) -> Option<&'a Arc<SharedLibrary>> {
+        let changed = self.changes.libraries.get(soname);
+        changed.or_else(|| self.base.libraries.get(soname))
+    }
+
+    /// Whether the changes may concern an image.
+    pub(crate) fn may_concern(self, imports: &Imports) -> bool {
+        let Changes { symbols, libraries } = self.changes;
+        imports
+            .symbols
+            .iter()
+            .any(|import| symbols.contains_key(&*import.name))
+            || imports
+                .needed
+                .iter()
+                .any(|soname| libraries.contains_key(&**soname))
+    }
+
+    /// The GOT of an image: one address per import.
+    ///
+    /// # Errors
+    /// As [`HostSymbols::resolve`].
+    pub(crate) fn resolve(self, imports: &Imports) -> Result<Vec<usize>, Refusal> {
+        let libraries = self.needed(imports)?;
+        let mut got = Vec::with_capacity(imports.symbols.len());
         let mut missing = Vec::new();
         let mut differing = Vec::new();
-        for import in image.imports() {
-            // The host's own symbols win.
-            let of_host = self.symbols.get(import.symbol).copied();
-            let found = of_host.or_else(|| {
-                let address = libraries.iter().find_map(|library| library.get(import.symbol))?;
-                Some(HostSymbol::unsigned(address))
-            });
-            match found {
-                None if import.flags.contains(ImportFlags::WEAK) => got.push(0),
-                None => missing.push(match NamedSet::of(import.symbol) {
-                    None => import.symbol.to_owned(),
-                    Some(set) => format!("{} {set:?}", import.symbol),
+        for import in &imports.symbols {
+            let name = &import.name;
+            match self.binding(import, &libraries) {
+                Binding::Address(address) => got.push(address),
+                Binding::Missing => missing.push(match NamedSet::of(name) {
+                    None => name.to_string(),
+                    Some(set) => format!("{name} {set:?}"),
                 }),
-                Some(HostSymbol { address, signature }) => {
-                    if let Some((text, fingerprint)) = signature
-                        && import.fingerprint != 0
-                        && import.fingerprint != fingerprint
-                    {
-                        differing.push(format!("{} {text}", import.symbol));
-                    }
-                    got.push(address.addr());
+                Binding::Differs(symbol) => {
+                    differing.push(format!("{name} {}", symbol.signature().unwrap_or_default()));
                 }
             }
         }
@@ -176,14 +247,27 @@ impl HostSymbols {
         Ok(got)
     }
 
-    /// The libraries that an image needs, each once.
-    fn needed<'a>(&self, needed: impl Iterator<Item = &'a str>) -> Result<Vec<&SharedLibrary>, Refusal> {
+    fn binding(self, import: &Imported, libraries: &[&SharedLibrary]) -> Binding<'a> {
+        // The host's own symbols win.
+        if let Some(symbol) = self.symbol(&import.name) {
+            return match symbol.has_type(import.fingerprint) {
+                true => Binding::Address(symbol.address()),
+                false => Binding::Differs(symbol),
+            };
+        }
+        match libraries.iter().find_map(|library| library.get(&import.name)) {
+            Some(address) => Binding::Address(address.expose_provenance()),
+            None if import.is_weak => Binding::Address(0),
+            None => Binding::Missing,
+        }
+    }
+
+    /// The libraries that an image needs.
+    fn needed(self, imports: &Imports) -> Result<Vec<&'a SharedLibrary>, Refusal> {
         let mut libraries: Vec<&SharedLibrary> = Vec::new();
         let mut problems = Vec::new();
-        for soname in needed {
-            match self.libraries.get(soname) {
-                // However often an image names it: there are no more than the host allows.
-                Some(known) if libraries.iter().any(|library| library.soname() == known.soname()) => {}
+        for soname in &imports.needed {
+            match self.library(soname) {
                 Some(library) => match library.problem() {
                     None => libraries.push(library),
                     Some(why) => problems.push(format!("`{soname}` is allowed, but cannot be opened: {why}")),

@@ -8,7 +8,9 @@ use ifunc::host::{Interface, InterfaceExport};
 use ifunc_abi::frame::Limits;
 use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
-use ifunc_exec::{DebugInfo, DuplicateExport, HostSymbols, InProcessOptions, InvalidSoname, NamedSet};
+use ifunc_exec::{
+    DebugInfo, DuplicateExport, HostSymbols, InProcessOptions, InvalidSoname, NamedSet, Symbol,
+};
 
 use super::Target;
 use crate::policy::{ImageInfo, Policy, SourceInfo};
@@ -29,8 +31,10 @@ const RING: &str = "IFUNC_RING";
 #[must_use]
 pub struct TargetBuilder {
     pub(super) policy: Policy,
-    pub(super) allowed: Vec<(String, usize)>,
-    pub(super) of_sets: Vec<(&'static str, usize)>,
+    /// `None`: the exports of this process.
+    pub(super) exports: Option<Vec<Symbol>>,
+    pub(super) allowed: Vec<Symbol>,
+    pub(super) of_sets: Vec<Symbol>,
     pub(super) libraries: Vec<String>,
     pub(super) interfaces: Vec<InterfaceExport>,
     pub(super) max_handles: usize,
@@ -104,6 +108,7 @@ impl Default for TargetBuilder {
         listen.hello.roles = Roles::SERVES.with(Roles::INVOKES);
         Self {
             policy: Policy::Nothing,
+            exports: None,
             allowed: Vec::new(),
             of_sets: Vec::new(),
             libraries: Vec::new(),
@@ -172,13 +177,44 @@ impl TargetBuilder {
         self
     }
 
+    /// Exports these symbols, instead of every `#[ifunc::export]` of the process: two targets of one process may export
+    /// different things. Called again, it exports those, too. See [`Symbol`], and [`Target::exports`] for changes while the
+    /// target serves.
+    ///
+    /// ```no_run
+    /// use ifunc_rt::{Symbol, Target};
+    ///
+    /// #[ifunc::export]
+    /// fn score(words: u32) -> u32 {
+    ///     words * 2
+    /// }
+    ///
+    /// #[ifunc::export]
+    /// fn score_by_length(words: u32) -> u32 {
+    ///     words.leading_zeros()
+    /// }
+    ///
+    /// let score = |name| Symbol::exported(name).unwrap().named("score");
+    /// let builder = || unsafe { Target::builder().accept_code() };
+    /// let first = builder().exports([score("score")]).listen("shm:first")?;
+    /// let second = builder().exports([score("score_by_length")]).listen("shm:second")?;
+    /// # Ok::<(), ifunc_rt::TargetError>(())
+    /// ```
+    pub fn exports(mut self, symbols: impl IntoIterator<Item = impl Into<Symbol>>) -> Self {
+        let exports = self.exports.get_or_insert_default();
+        exports.extend(symbols.into_iter().map(Into::into));
+        self
+    }
+
     /// Allows images to import `pointer` under `name`: a function or data of the host, in addition to the exports of
     /// `#[ifunc::export]`. It must stay valid as long as the target lives, and must be what the accepted code takes
     /// it for (see [`accept_code`](Self::accept_code)). Injected code calls it on the injected stack, unguarded: a
     /// panic in it aborts the process, and if it calls back into injected code that panics, its frames are jumped
     /// over.
     pub fn allow(mut self, name: impl Into<String>, pointer: *const c_void) -> Self {
-        self.allowed.push((name.into(), pointer.expose_provenance()));
+        // SAFETY: the accepted code takes it for what it is, as `accept_code` was promised.
+        self.allowed
+            .push(unsafe { Symbol::untyped(name.into(), pointer) });
         self
     }
 
@@ -189,8 +225,9 @@ impl TargetBuilder {
     /// Each of them runs on the injected stack, unguarded, as for [`allow`](Self::allow).
     pub fn allow_set(mut self, set: NamedSet) -> Self {
         let addresses = set.addresses().into_iter();
-        self.of_sets
-            .extend(addresses.map(|(name, address)| (name, address.expose_provenance())));
+        // SAFETY: functions and variables of the C library, which C code takes for what its headers say.
+        let symbols = addresses.map(|(name, address)| unsafe { Symbol::untyped(name, address.cast()) });
+        self.of_sets.extend(symbols);
         self
     }
 
@@ -402,15 +439,18 @@ impl TargetBuilder {
         self,
         listen: impl FnOnce(ListenConfig) -> Result<Box<dyn Listener>, ListenError>,
     ) -> Result<Target, TargetError> {
-        let mut symbols = HostSymbols::new()?;
+        let mut symbols = match &self.exports {
+            None => HostSymbols::new()?,
+            Some(exports) => HostSymbols::with(exports.iter().cloned())?,
+        };
         for interface in &self.interfaces {
             symbols.export_interface(*interface)?;
         }
-        for (name, pointer) in &self.allowed {
-            symbols.allow(name, std::ptr::with_exposed_provenance(*pointer))?;
+        for symbol in &self.allowed {
+            symbols.allow(symbol.clone())?;
         }
-        for (name, pointer) in &self.of_sets {
-            symbols.allow_of_set(name, std::ptr::with_exposed_provenance(*pointer));
+        for symbol in &self.of_sets {
+            symbols.allow_of_set(symbol.clone());
         }
         for soname in &self.libraries {
             // SAFETY: the caller of `allow_library` made the promise that this function requires.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::Stats;
-use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess};
+use ifunc_exec::{ExecThread, Executor, Exports, HostSymbols, InProcess};
 use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
@@ -192,6 +192,40 @@ impl Target {
     #[must_use]
     pub fn images(&self) -> usize {
         self.host.executor.image_count()
+    }
+
+    /// Changes what images import, while the target serves: adds, replaces and removes functions and variables. Any thread may
+    /// use it.
+    ///
+    /// ```no_run
+    /// use ifunc_rt::{Symbol, Target};
+    ///
+    /// #[ifunc::export]
+    /// fn compress(input: &[u8], output: &mut [u8]) -> usize {
+    ///     let len = input.len().min(output.len());
+    ///     output[..len].copy_from_slice(&input[..len]);
+    ///     len
+    /// }
+    ///
+    /// #[ifunc::export]
+    /// fn compress_runs(input: &[u8], output: &mut [u8]) -> usize {
+    ///     # 0
+    ///     // …
+    /// }
+    ///
+    /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
+    /// let target = unsafe { Target::builder().accept_code() }.listen("shm:store")?;
+    /// let exports = target.exports();
+    /// let serving = target.spawn(0u64)?;
+    /// // While sources call ifuncs that import `compress`: none of them fails, and none is sent again.
+    /// let better = Symbol::exported("compress_runs").unwrap().named("compress");
+    /// exports.replace(better)?;
+    /// # serving.stop()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn exports(&self) -> Exports {
+        self.host.executor.exports()
     }
 
     /// The counters so far: per source, per ifunc, in all.

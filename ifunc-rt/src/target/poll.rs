@@ -253,6 +253,7 @@ impl Links {
         self.until_tended = TEND;
         if self.polls >= REVIEW {
             self.review(host);
+            host.executor.drop_replaced();
         }
         self.gather(host);
         if self.active.len() > 1 {
@@ -314,6 +315,7 @@ impl Links {
     /// whether there is nothing to do.
     pub(super) fn arm(&mut self, host: &Host, all: bool) -> bool {
         self.look_after(host);
+        host.executor.drop_replaced();
         self.listener.arm();
         let is_quiet = !all || {
             let all = std::mem::take(&mut self.active);

@@ -208,7 +208,7 @@ struct Counted {
 impl Counted {
     /// An entry that was accepted for these target arguments.
     fn new(
-        entry: InstalledEntry,
+        entry: Arc<InstalledEntry>,
         counters: Arc<HandleCounters>,
         argument: &Argument,
         copies_payloads: bool,
@@ -219,7 +219,7 @@ impl Counted {
             entry.payload_align - 1
         };
         Self {
-            entry: Arc::new(entry),
+            entry,
             counters,
             suits: argument.key,
             misplaced,

@@ -1,0 +1,70 @@
+//! What an installed image imports, as it is needed to bind it again.
+
+use std::collections::HashSet;
+
+use ifunc_abi::Fingerprint;
+use ifunc_abi::image::{Image, ImportFlags, Relocation};
+
+/// The imports of an image.
+#[derive(Debug)]
+pub(crate) struct Imports {
+    /// In the order of the GOT.
+    pub(crate) symbols: Box<[Imported]>,
+    /// The shared libraries that it needs.
+    pub(crate) needed: Box<[Box<str>]>,
+}
+
+/// An import.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    pub(crate) name: Box<str>,
+    /// Of its signature; 0: not stated.
+    pub(crate) fingerprint: Fingerprint,
+    /// It may be missing.
+    pub(crate) is_weak: bool,
+    /// Static data of the image holds its address.
+    pub(crate) is_in_data: bool,
+}
+
+impl Imports {
+    pub(crate) fn of(image: &Image<'_>) -> Self {
+        let imports = image.imports().map(|import| Imported {
+            name: import.symbol.into(),
+            fingerprint: import.fingerprint,
+            is_weak: import.flags.contains(ImportFlags::WEAK),
+            is_in_data: false,
+        });
+        let mut symbols: Box<[Imported]> = imports.collect();
+        for relocation in image.relocations() {
+            if let Relocation::Import { import, .. } = relocation
+                && let Some(import) = symbols.get_mut(import as usize)
+            {
+                import.is_in_data = true;
+            }
+        }
+        Self {
+            symbols,
+            // Each library once, however often the image names it.
+            needed: {
+                let mut seen = HashSet::new();
+                let needed = image.needed().filter(|soname| seen.insert(*soname));
+                needed.map(Into::into).collect()
+            },
+        }
+    }
+
+    /// Whether a symbol is among them.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.symbols.iter().any(|import| &*import.name == name)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn footprint(&self) -> usize {
+        let names = self.symbols.iter().map(|import| import.name.len());
+        let needed = self
+            .needed
+            .iter()
+            .map(|soname| size_of_val(soname) + soname.len());
+        size_of_val(&*self.symbols) + names.sum::<usize>() + needed.sum::<usize>()
+    }
+}

@@ -1,0 +1,186 @@
+//! A symbol of the host: what an export is bound to.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use ifunc::host::{EXPORTS, Export};
+use ifunc_abi::Fingerprint;
+
+use crate::fingerprint;
+
+/// What must live as long as injected code may use a symbol.
+pub(crate) type Guard = Arc<dyn Any + Send + Sync>;
+
+/// A function or a variable that a target exports: a name, an address, and a type.
+///
+/// Most come from `#[ifunc::export]`: [`exported`](Self::exported) finds one of this process by its name, and
+/// [`named`](Self::named) gives it another, so that a second version of a function can take the place of the first.
+#[derive(Clone)]
+pub struct Symbol {
+    name: Cow<'static, str>,
+    address: usize,
+    signature: Option<Signature>,
+    guard: Option<Guard>,
+}
+
+/// The type of a symbol.
+#[derive(Clone, Debug)]
+struct Signature {
+    text: Cow<'static, str>,
+    fingerprint: Fingerprint,
+}
+
+impl Symbol {
+    /// A symbol of a type: the text that `#[ifunc::export]` gives a function or a variable of this name, such as `fn
+    /// score(u32)->u32` ([`Export::signature`]).
+    ///
+    /// # Safety
+    /// `address` is the address of what the text describes, in the form that `#[ifunc::export]` makes of it, and it
+    /// stays valid: as long as the [guard](Self::owned_by), if there is one, and otherwise as long as the target.
+    #[must_use]
+    pub unsafe fn typed(
+        name: impl Into<Cow<'static, str>>,
+        signature: impl Into<Cow<'static, str>>,
+        address: *const c_void,
+    ) -> Self {
+        let text = signature.into();
+        let fingerprint = fingerprint::of(&text);
+        Self {
+            signature: Some(Signature { text, fingerprint }),
+            // SAFETY: the caller's promise.
+            ..unsafe { Self::untyped(name, address) }
+        }
+    }
+
+    /// A symbol whose type is not stated, such as a function in C: an image may import it as whatever it says.
+    ///
+    /// # Safety
+    /// As [`typed`](Self::typed), for whatever type the accepted code takes it for.
+    #[must_use]
+    pub unsafe fn untyped(name: impl Into<Cow<'static, str>>, address: *const c_void) -> Self {
+        Self {
+            name: name.into(),
+            address: address.expose_provenance(),
+            signature: None,
+            guard: None,
+        }
+    }
+
+    /// The `#[ifunc::export]` of this process with that name. `None`: none has it, or its crate is not linked (`use
+    /// that_crate as _;`).
+    #[must_use]
+    pub fn exported(name: &str) -> Option<Self> {
+        EXPORTS
+            .iter()
+            .find(|export| export.name() == name)
+            .map(Self::from)
+    }
+
+    /// The same symbol with another name. The name in its signature changes, too.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        let name = name.into();
+        if let Some(signature) = &mut self.signature {
+            // `unsafe fn NAME(..` or `static NAME:..`.
+            let head = signature.text.find(['(', ':']).unwrap_or(signature.text.len());
+            if let Some(before) = signature.text[..head].strip_suffix(&*self.name) {
+                let text = format!("{before}{name}{}", &signature.text[head..]);
+                signature.fingerprint = fingerprint::of(&text);
+                signature.text = text.into();
+            }
+        }
+        self.name = name;
+        self
+    }
+
+    /// Hands over what must live as long as injected code may use the symbol, such as the library that it lies in. It is
+    /// dropped after the symbol was replaced or removed, when the last invocation that may have used it has ended; or
+    /// with the target.
+    #[must_use]
+    pub fn owned_by(mut self, guard: Arc<dyn Any + Send + Sync>) -> Self {
+        self.guard = Some(match self.guard.take() {
+            None => guard,
+            Some(before) => Arc::new((before, guard)),
+        });
+        self
+    }
+
+    /// The name that images import it by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text of its type; `None` if that is not stated.
+    #[must_use]
+    pub fn signature(&self) -> Option<&str> {
+        self.signature.as_ref().map(|signature| &*signature.text)
+    }
+
+    /// Its address, for code.
+    pub(crate) fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Whether an image may import it with a type of this fingerprint; 0: not stated.
+    pub(crate) fn has_type(&self, fingerprint: Fingerprint) -> bool {
+        let signature = self.signature.as_ref();
+        fingerprint == 0 || signature.is_none_or(|signature| signature.fingerprint == fingerprint)
+    }
+
+    pub(crate) fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+}
+
+impl From<&Export> for Symbol {
+    fn from(export: &Export) -> Self {
+        // SAFETY: what `Export`'s constructors were promised, of what lives as long as the process.
+        unsafe { Self::typed(export.name(), export.signature(), export.address().cast()) }
+    }
+}
+
+impl From<Export> for Symbol {
+    fn from(export: Export) -> Self {
+        Self::from(&export)
+    }
+}
+
+impl fmt::Debug for Symbol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Symbol")
+            .field("name", &self.name)
+            .field("signature", &self.signature())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(name: &'static str, text: &'static str) -> Symbol {
+        // SAFETY: never used.
+        unsafe { Symbol::typed(name, text, std::ptr::null()) }
+    }
+
+    #[test]
+    fn another_name_is_another_text() {
+        for (name, text, renamed) in [
+            ("fast", "fn fast(&[u8])->u32", "fn score(&[u8])->u32"),
+            ("fast", "unsafe fn fast(fast:u32)", "unsafe fn score(fast:u32)"),
+            ("level", "static level:u32", "static score:u32"),
+            ("level", "something else", "something else"),
+        ] {
+            let symbol = typed(name, text).named("score");
+            assert_eq!((symbol.name(), symbol.signature()), ("score", Some(renamed)));
+            assert!(symbol.has_type(0) && symbol.has_type(fingerprint::of(renamed)));
+            assert_eq!(symbol.has_type(fingerprint::of(text)), text == renamed);
+        }
+        // SAFETY: never used.
+        assert!(unsafe { Symbol::untyped("x", std::ptr::null()) }.has_type(7));
+    }
+}

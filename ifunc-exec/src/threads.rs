@@ -1,0 +1,220 @@
+//! Which threads run invocations, for changes to what invocations use.
+//!
+//! Each thread counts how often it passes its call gate, in either direction: the count is odd while an invocation runs. The
+//! thread counts with plain stores. Who changes something passes a barrier for all threads of the process (`membarrier`) after
+//! the change and then reads the counts: an invocation whose thread shows an even count, or shows another count later, has
+//! ended, and any that begins afterwards sees the change. So invocations pay nothing for changes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{MembarrierCommand, membarrier};
+
+/// What a thread reports of the invocations that it runs. A part of its gate.
+#[derive(Debug, Default)]
+pub(crate) struct Passages {
+    /// Times that the gate was passed; odd while an invocation runs.
+    count: AtomicU64,
+    /// The invocation that runs changes exports: another change must not wait for its end.
+    is_changing: AtomicBool,
+}
+
+impl Passages {
+    /// An invocation begins or ends. Only the thread that owns the gate calls it.
+    #[inline(always)]
+    pub(crate) fn pass(&self) {
+        // One instruction that adds to memory: no other thread stores.
+        let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
+        self.count.store(count, Ordering::Release);
+    }
+
+    /// Whether an invocation runs.
+    #[inline]
+    pub(crate) fn is_within(&self) -> bool {
+        self.count.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    /// Sets whether the invocation that runs changes exports. Returns the old value.
+    pub(crate) fn set_changing(&self, is_changing: bool) -> bool {
+        self.is_changing.swap(is_changing, Ordering::AcqRel)
+    }
+}
+
+/// Address of the passages of a thread that is registered.
+#[derive(Clone, Copy, Debug)]
+struct Address(*const Passages);
+
+// SAFETY: passages are atomic, and registered as long as they live.
+unsafe impl Send for Address {}
+
+/// The threads that run invocations of an executor.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    /// By number: an address may be that of a later thread.
+    threads: Mutex<BTreeMap<u64, Address>>,
+    last: AtomicU64,
+    /// Whether the kernel has the barrier.
+    has_barrier: bool,
+}
+
+/// The number of a thread that is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ThreadNumber(u64);
+
+/// Invocations that may have begun before a change.
+#[derive(Debug)]
+pub(crate) struct Running(Vec<(ThreadNumber, u64)>);
+
+impl Running {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Threads {
+    pub(crate) fn new() -> Self {
+        let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited);
+        let works = registered.and_then(|()| membarrier(MembarrierCommand::PrivateExpedited));
+        Self {
+            threads: Mutex::default(),
+            last: AtomicU64::new(0),
+            has_barrier: works.is_ok(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Address>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a thread's passages.
+    ///
+    /// # Safety
+    /// They stay where they are until [`remove`](Self::remove) is called with the number that this returns.
+    pub(crate) unsafe fn add(&self, passages: *const Passages) -> ThreadNumber {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.lock().insert(number, Address(passages));
+        ThreadNumber(number)
+    }
+
+    /// The thread runs no more invocations.
+    pub(crate) fn remove(&self, number: ThreadNumber) {
+        self.lock().remove(&number.0);
+    }
+
+    /// The invocations that may not have seen what this thread stored before. `None`: the kernel has no barrier.
+    pub(crate) fn running(&self) -> Option<Running> {
+        if !self.has_barrier || membarrier(MembarrierCommand::PrivateExpedited).is_err() {
+            return None;
+        }
+        let threads = self.lock();
+        let running = threads.iter().filter_map(|(number, passages)| {
+            // SAFETY: registered, so it lives while the lock is held.
+            let count = unsafe { &*passages.0 }.count.load(Ordering::Acquire);
+            (count % 2 == 1).then_some((ThreadNumber(*number), count))
+        });
+        Some(Running(running.collect()))
+    }
+
+    /// Removes those that have ended. Returns whether all that are left are invocations of this thread or change exports
+    /// themselves, so that waiting for them would not end.
+    pub(crate) fn remove_ended(&self, running: &mut Running) -> bool {
+        let threads = self.lock();
+        let mut only_changing = true;
+        running.0.retain(|(number, count)| {
+            let Some(passages) = threads.get(&number.0) else {
+                return false;
+            };
+            // SAFETY: as in `running`.
+            let passages = unsafe { &*passages.0 };
+            let runs = passages.count.load(Ordering::Acquire) == *count;
+            only_changing &= !runs || passages.is_changing.load(Ordering::Acquire);
+            runs
+        });
+        only_changing
+    }
+
+    /// Waits until `running` has ended, except for invocations that change exports themselves. Returns whether it did before
+    /// `deadline`.
+    pub(crate) fn wait(&self, running: &mut Running, deadline: Instant) -> bool {
+        let mut pause = Duration::from_micros(1);
+        let mut polls = 0;
+        while !self.remove_ended(running) {
+            polls += 1;
+            if polls < 100 {
+                std::thread::yield_now();
+                continue;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(1));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(20)
+    }
+
+    #[test]
+    fn an_invocation_that_ran_is_waited_for_and_a_later_one_is_not() {
+        let threads = Threads::new();
+        assert!(threads.has_barrier);
+        let passages = Passages::default();
+        // SAFETY: removed below.
+        let number = unsafe { threads.add(&raw const passages) };
+        assert!(threads.running().unwrap().is_empty());
+        passages.pass();
+        assert!(passages.is_within());
+        let mut running = threads.running().unwrap();
+        assert!(!threads.wait(&mut running, soon()));
+        passages.pass();
+        passages.pass();
+        assert!(threads.wait(&mut running, soon()) && running.is_empty());
+        let mut running = threads.running().unwrap();
+        passages.set_changing(true);
+        assert!(threads.wait(&mut running, soon()) && !running.is_empty());
+        threads.remove(number);
+        assert!(threads.remove_ended(&mut running) && running.is_empty());
+    }
+
+    #[test]
+    fn what_a_thread_did_before_the_end_is_seen() {
+        const ROUNDS: u64 = 2_000;
+        let threads = Threads::new();
+        let (passages, version, freed) = (Passages::default(), AtomicU64::new(0), AtomicU64::new(0));
+        // SAFETY: removed below.
+        let number = unsafe { threads.add(&raw const passages) };
+        let (stop, stopped) = channel::<()>();
+        std::thread::scope(|scope| {
+            let (passages, version, freed) = (&passages, &version, &freed);
+            scope.spawn(move || {
+                while stopped.try_recv().is_err() {
+                    passages.pass();
+                    let used = version.load(Ordering::Relaxed);
+                    std::hint::spin_loop();
+                    assert!(freed.load(Ordering::Relaxed) <= used, "freed while it was used");
+                    passages.pass();
+                }
+            });
+            for round in 1..=ROUNDS {
+                version.store(round, Ordering::Release);
+                let mut running = threads.running().unwrap();
+                assert!(threads.wait(&mut running, Instant::now() + Duration::from_secs(60)));
+                freed.store(round, Ordering::Relaxed);
+            }
+            stop.send(()).unwrap();
+        });
+        threads.remove(number);
+    }
+}
