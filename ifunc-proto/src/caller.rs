@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 
 use ifunc_abi::batch::RunHead;
-use ifunc_abi::frame::{FrameFlags, Header, Kind, Limits};
+use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, Limits};
 use ifunc_abi::status::Status;
 use ifunc_abi::travel::LostNode;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::attention::Attention;
 use crate::batch::OpenBatch;
-use crate::calls::{Calls, Completion, Lost, Request, Retry, recorded};
+use crate::calls::{Calls, Lost, Request, Retry, recorded};
+use crate::completion::Completion;
 use crate::connection::{Connection, TOO_FAR_AHEAD};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::Turn;
@@ -32,8 +33,13 @@ const MAX_REPORTS: usize = 64;
 /// What is [lacking](Caller::lacking) while as many calls are under way as a link may have that carries invocations both ways.
 pub(crate) const CALL_WINDOW: usize = usize::MAX;
 
-/// Capacity for heads of runs that is kept between two frames that hold many.
-const KEPT_RUNS: usize = 1024;
+/// Frames that one [`receive`](Connection::receive) processes at most, and fewer if they are large: a peer that sends without end
+/// keeps nobody from looking at a clock.
+const MAX_RECEIVED: usize = 256;
+/// Bytes that are kept of a report: 64 of them may wait for the driver.
+const MAX_REPORT: usize = 64 << 10;
+/// Bytes of bodies that cost as much as a frame.
+const BYTES_OF_FRAME: usize = 4 << 10;
 
 /// The calling half of a connection. Its methods need no link.
 #[derive(Debug)]
@@ -147,18 +153,27 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(token)
     }
 
-    /// Receives completions and reports, until none is left or that of `token` arrived. `true`: that is why it ended. For a
-    /// connection that does not serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
+    /// Receives completions and reports, until none is left, that of `token` arrived, or there were so many that the caller has to
+    /// look after other things ([`has_more`](Self::has_more)). `true`: that of `token` arrived. For a connection that does not
+    /// serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
     #[inline(always)]
     pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
         if self.server.is_some() || !self.is_linked {
             return false;
         }
         let (_, rx) = link.split();
+        let mut left = MAX_RECEIVED;
         let error = loop {
             if self.order.is_next_parked() {
                 match self.receive_parked() {
-                    Ok(_) => continue,
+                    Ok(_) if left > 0 => {
+                        left -= 1;
+                        continue;
+                    }
+                    Ok(_) => {
+                        self.has_more = true;
+                        return false;
+                    }
                     Err(error) => break error,
                 }
             }
@@ -172,6 +187,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                         if !self.order.has_parked() {
                             rx.settle();
                         }
+                        self.has_more = false;
                         return false;
                     }
                     Err(error) => break error,
@@ -182,6 +198,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             } else {
                 self.order.turn(frame.sequence)
             };
+            let cost = 1 + frame.body.len() / BYTES_OF_FRAME;
             let completed = match turn {
                 Turn::Now => {
                     self.order.advance();
@@ -196,6 +213,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                     if completed == token && token != 0 && rx.first_quantum() == 1 {
                         return true;
                     }
+                    if left < cost {
+                        self.has_more = true;
+                        return false;
+                    }
+                    left -= cost;
                 }
                 Err(error) => break error,
             }
@@ -238,11 +260,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 None => return Ok(0),
             },
         };
-        let completion = Completion::new(status(header.handle)?, frame.body);
-        self.received += 1;
-        if self.caller.calls.end(header.token, Ok(completion)) {
-            self.caller.set_attention();
-        }
+        self.end_call(header.token, status(header.handle)?, frame.body);
         Ok(header.token)
     }
 
@@ -269,9 +287,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             }
             Kind::NodesLost => self.read_lost_nodes(frame.body).map(|()| None),
             Kind::Report => {
-                let completion = Completion::new(status(header.handle)?, frame.body);
+                let status = status(header.handle)?;
                 self.received += 1;
-                self.caller.reported(header.token as u32, &completion);
+                self.caller.reported(header.token as u32, status, frame.body);
                 Ok(None)
             }
             Kind::Completions => self.read_completions(frame.body).map(|()| None),
@@ -284,7 +302,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     fn relayed(&mut self, header: Header, body: impl Body) -> Result<(), LinkError> {
         let status = status(header.handle)?;
         let mut bytes = Vec::new();
-        body.append_to(&mut bytes);
+        let kept = body.slice(0, body.len().min(MAX_REPORT)).ok_or(CUT_OFF)?;
+        kept.append_to(&mut bytes);
         let (node, detail) = bytes.split_first_chunk().ok_or(CUT_OFF)?;
         self.received += 1;
         let lost = Lost::AtNode {
@@ -312,10 +331,10 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(())
     }
 
-    /// Reads a `Completions` frame. All heads are validated before the first completion is processed.
+    /// Reads and processes a `Completions` frame.
     fn read_completions(&mut self, body: impl Body) -> Result<(), LinkError> {
-        let mut runs = std::mem::take(&mut self.completions);
-        runs.clear();
+        // Calls that are under way at the same time have different places in the table.
+        let mut left = self.caller.calls.places();
         let mut at = 0;
         while at < body.len() {
             let mut head = RunHead::new_zeroed();
@@ -323,29 +342,38 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             bytes.copy_to(head.as_mut_bytes());
             let size = head.run_len().ok_or(CUT_OFF)?;
             // A body ends after the padding of its last run.
-            body.slice(at, size).ok_or(CUT_OFF)?;
-            runs.push((head, status(head.code.get())?, at + RunHead::SIZE));
+            let run = body.slice(at, size).ok_or(CUT_OFF)?;
+            let (status, count) = (status(head.code.get())?, head.count.get());
+            left = left.checked_sub(count as usize).ok_or(TOO_MANY)?;
+            let (len, stride) = (head.len.get() as usize, head.stride.get() as usize);
+            for index in 0..count {
+                let answer = run
+                    .slice(RunHead::SIZE + stride * index as usize, len)
+                    .ok_or(CUT_OFF)?;
+                self.end_call(head.token.get().wrapping_add(index.into()), status, answer);
+            }
             at += size;
         }
-        for (head, status, at) in runs.drain(..) {
-            let (len, stride) = (head.len.get() as usize, head.stride.get() as usize);
-            for index in 0..head.count.get() {
-                let answer = body.slice(at + stride * index as usize, len).ok_or(CUT_OFF)?;
-                let token = head.token.get().wrapping_add(index.into());
-                if self.caller.calls.end(token, Ok(Completion::new(status, answer))) {
-                    self.caller.set_attention();
-                }
-            }
-            self.received += u64::from(head.count.get());
-        }
-        if runs.capacity() <= KEPT_RUNS {
-            self.completions = runs;
-        }
         Ok(())
+    }
+
+    /// The completion of a call arrived.
+    #[inline(always)]
+    fn end_call(&mut self, token: u64, status: Status, body: impl Body) {
+        let outcome = if body.len() <= INLINE {
+            Ok(Completion::small(status, body))
+        } else {
+            self.caller.calls.long_completion(token, status, body)
+        };
+        self.received += 1;
+        if self.caller.calls.end(token, outcome) {
+            self.caller.set_attention();
+        }
     }
 }
 
 const NO_HEADER: LinkError = LinkError::Malformed("words that are no header");
+const TOO_MANY: LinkError = LinkError::Malformed("more completions than calls");
 const CUT_OFF: LinkError = LinkError::Malformed("completions that are cut off");
 
 #[inline(always)]
@@ -362,7 +390,7 @@ fn status_unusual(code: u32) -> Result<Status, LinkError> {
 }
 
 impl<I: Image + Clone, U> Caller<I, U> {
-    pub(crate) fn new(batch_size: usize) -> Self {
+    pub(crate) fn new(batch_size: usize, max_answers: usize) -> Self {
         Self {
             generation: 0,
             limits: Limits {
@@ -373,7 +401,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             handles: Vec::new(),
             former: VecDeque::new(),
             attention: Attention::UNLINKED,
-            calls: Calls::default(),
+            calls: Calls::new(max_answers),
             reports: VecDeque::new(),
             lacking: 0,
             batch: OpenBatch::default(),
@@ -582,9 +610,16 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// A report arrived.
     #[cold]
-    pub(crate) fn reported(&mut self, sequence: u32, completion: &Completion) {
-        let (handle, detail) = completion.split_report();
-        self.report_sent(handle, sequence, Ok(detail));
+    pub(crate) fn reported(&mut self, sequence: u32, status: Status, body: impl Body) {
+        let mut handle = [0; 4];
+        let len = body.len().saturating_sub(handle.len()).min(MAX_REPORT);
+        // A report that is too short is about no handle.
+        let (Some(about), Some(detail)) = (body.slice(0, handle.len()), body.slice(handle.len(), len)) else {
+            return;
+        };
+        about.copy_to(&mut handle);
+        let completion = self.calls.report(status, detail);
+        self.report_sent(u32::from_le_bytes(handle), sequence, Ok(completion));
     }
 
     /// Drops a call. Its completion is ignored when it arrives.

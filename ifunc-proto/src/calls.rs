@@ -1,11 +1,12 @@
 //! Requests under way, by token, and how they end.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
 use ifunc_abi::frame::INLINE;
 use ifunc_abi::status::Status;
 
+pub use crate::completion::Completion;
+use crate::completion::{Answer, AnswerMemory};
 use crate::link::Body;
 
 /// What a completion answers.
@@ -55,7 +56,8 @@ pub struct Calls<U> {
     /// The driver's data of calls that ended since the driver last took it.
     pub(crate) ended: Vec<U>,
     /// Partial answers that were not taken, by token.
-    partials: BTreeMap<u64, VecDeque<Vec<u8>>>,
+    partials: BTreeMap<u64, VecDeque<Answer>>,
+    answers: AnswerMemory,
 }
 
 #[derive(Debug)]
@@ -83,8 +85,9 @@ enum State {
     Abandoned,
 }
 
-impl<U> Default for Calls<U> {
-    fn default() -> Self {
+impl<U> Calls<U> {
+    /// No calls yet. Their answers take at most `max_answers` bytes.
+    pub(crate) fn new(max_answers: usize) -> Self {
         Self {
             slots: free_slots(FIRST_SLOTS),
             issued: 0,
@@ -93,11 +96,10 @@ impl<U> Default for Calls<U> {
             last_send: None,
             ended: Vec::new(),
             partials: BTreeMap::new(),
+            answers: AnswerMemory::new(max_answers),
         }
     }
-}
 
-impl<U> Calls<U> {
     /// Issues a token, never 0, for a request that is sent later.
     #[inline]
     pub(crate) fn begin(&mut self, request: Request, retry: Option<Box<Retry>>) -> u64 {
@@ -234,6 +236,36 @@ impl<U> Calls<U> {
         !self.ended.is_empty()
     }
 
+    /// The completion of a call that does not fit into a slot arrived: a copy, or why there is none. An answer that no call waits
+    /// for is not copied.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn long_completion(&mut self, token: u64, status: Status, body: impl Body) -> Outcome {
+        if self.pending(token).is_none() {
+            return Ok(Completion::executed());
+        }
+        match self.answers.copy(body) {
+            Some(answer) => Ok(Completion::long(status, answer)),
+            None => Err(self.no_memory_for(body.len())),
+        }
+    }
+
+    /// A report of this status, without its detail if there is no memory for it.
+    pub(crate) fn report(&self, status: Status, detail: impl Body) -> Completion {
+        if detail.len() <= INLINE {
+            return Completion::small(status, detail);
+        }
+        match self.answers.copy(detail) {
+            Some(detail) => Completion::long(status, detail),
+            None => Completion::small(status, &[][..]),
+        }
+    }
+
+    fn no_memory_for(&self, len: usize) -> Box<Lost> {
+        let (len, limit) = (len as u64, self.answers.max() as u64);
+        Box::new(Lost::AnswersTooLarge { len, limit })
+    }
+
     /// The completion of a call whose caller dropped it arrived: its token may be used again.
     #[cold]
     fn end_abandoned(&mut self, token: u64) {
@@ -254,7 +286,13 @@ impl<U> Calls<U> {
             return false;
         }
         self.ended.extend(slot.user.take());
-        self.partials.entry(token).or_default().push_back(long(body));
+        match self.answers.copy(body) {
+            Some(answer) => self.partials.entry(token).or_default().push_back(answer),
+            None => {
+                let lost = self.no_memory_for(body.len());
+                self.end(token, Err(lost));
+            }
+        }
         !self.ended.is_empty()
     }
 
@@ -262,7 +300,7 @@ impl<U> Calls<U> {
     /// [grants](crate::Connection::grant) the peer another one.
     pub fn take_partial(&mut self, token: u64) -> Option<Vec<u8>> {
         let waiting = self.partials.get_mut(&token)?;
-        let first = waiting.pop_front();
+        let first = waiting.pop_front().map(Answer::into_bytes);
         if waiting.is_empty() {
             self.partials.remove(&token);
         }
@@ -382,6 +420,11 @@ impl<U> Calls<U> {
         self.in_use
     }
 
+    /// Places in the table.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
     fn release(&mut self, token: u64) {
         if let Some(slot) = find(&mut self.slots, token) {
             slot.state = State::Free;
@@ -428,83 +471,6 @@ fn free_slots<U>(count: usize) -> Vec<Slot<U>> {
     std::iter::repeat_with(free).take(count).collect()
 }
 
-/// What the peer reported about a request.
-#[derive(Debug)]
-pub struct Completion {
-    /// Status.
-    pub status: Status,
-    body: Bytes,
-}
-
-/// Most answers are small.
-enum Bytes {
-    Inline(u8, Words),
-    Heap(Vec<u8>),
-}
-
-/// Aligned, so that a completion is moved in whole words.
-#[repr(align(8))]
-struct Words([u8; INLINE]);
-
-impl Completion {
-    /// A copy of a completion frame's body.
-    #[inline(always)]
-    pub fn new(status: Status, body: impl Body) -> Self {
-        let len = body.len();
-        let body = if len <= INLINE {
-            let mut words = Words([0; INLINE]);
-            // A copy of a length that is not constant is a call, and many answers are empty.
-            if len != 0 {
-                body.copy_to(&mut words.0[..len]);
-            }
-            Bytes::Inline(len as u8, words)
-        } else {
-            Bytes::Heap(long(body))
-        };
-        Self { status, body }
-    }
-
-    /// A completion without an answer.
-    #[must_use]
-    pub fn executed() -> Self {
-        Self::new(Status::Executed, &[][..])
-    }
-
-    /// The answer, or the detail of a failure.
-    #[inline]
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match &self.body {
-            Bytes::Inline(len, Words(bytes)) => &bytes[..usize::from(*len)],
-            Bytes::Heap(bytes) => bytes,
-        }
-    }
-
-    /// Of a report: the handle that it is about, and the rest as a completion. A report that is too short is about no
-    /// handle.
-    pub(crate) fn split_report(&self) -> (u32, Self) {
-        let (handle, detail) = self.bytes().split_first_chunk().unwrap_or((&[0xff; 4], &[]));
-        (u32::from_le_bytes(*handle), Self::new(self.status, detail))
-    }
-}
-
-#[cold]
-fn long(body: impl Body) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    body.append_to(&mut bytes);
-    bytes
-}
-
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let len = match self {
-            Self::Inline(len, _) => usize::from(*len),
-            Self::Heap(bytes) => bytes.len(),
-        };
-        write!(f, "{len} bytes")
-    }
-}
-
 /// Why a request has no completion.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
@@ -523,6 +489,14 @@ pub enum Lost {
         /// Length in bytes.
         len: u64,
         /// The target's limit.
+        limit: u64,
+    },
+    /// The invocation ended, and there is no memory for its answer beside those that were not dropped yet.
+    #[error("an answer of {len} bytes, with which there would be more than {limit} bytes of answers")]
+    AnswersTooLarge {
+        /// Length in bytes.
+        len: u64,
+        /// The limit of all answers.
         limit: u64,
     },
     /// The image exceeds the limit of the target that is connected now.
@@ -565,7 +539,7 @@ mod tests {
 
     #[test]
     fn a_token_finds_its_own_call_and_only_once() {
-        let mut calls = Calls::<()>::default();
+        let mut calls = Calls::<()>::new(usize::MAX);
         let first = calls.begin(Request::Flush, None);
         calls.sent(first, 7);
         assert!(calls.take(first).is_none());
@@ -598,7 +572,7 @@ mod tests {
 
     #[test]
     fn calls_that_last_keep_their_slots_while_others_come_and_go() {
-        let mut calls = Calls::<()>::default();
+        let mut calls = Calls::<()>::new(usize::MAX);
         let lasting: Vec<u64> = (0..3).map(|_| calls.begin(Request::Flush, None)).collect();
         for round in 0..100 {
             let tokens: Vec<u64> = (0..round).map(|_| calls.begin(Request::Flush, None)).collect();
@@ -616,7 +590,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_token_stays_in_use_until_no_completion_can_arrive() {
-        let mut calls = Calls::<()>::default();
+        let mut calls = Calls::<()>::new(usize::MAX);
         let abandoned = calls.begin(Request::Flush, None);
         calls.abandon(abandoned, true);
         let other = calls.begin(Request::Flush, None);

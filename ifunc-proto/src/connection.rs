@@ -1,8 +1,6 @@
 //! One connection, for both roles.
 
-use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
-use ifunc_abi::status::Status;
 
 use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
 use crate::calls::{Completion, Request, recorded};
@@ -20,6 +18,9 @@ mod poll;
 pub struct Config {
     /// Bytes of a batch of aggregated invocations.
     pub batch_size: usize,
+    /// Bytes of answers that were received and not dropped yet. A call whose answer finds no room ends with
+    /// [`AnswersTooLarge`](crate::calls::Lost::AnswersTooLarge).
+    pub max_answers: usize,
     /// How it serves; `None`: it does not.
     pub server: Option<ServerConfig>,
 }
@@ -65,9 +66,9 @@ pub struct Connection<I, U, B> {
     price: Price,
     /// Completions and reports received.
     pub(crate) received: u64,
+    /// The last [`receive`](Self::receive) that was interrupted left frames, and none has found the link empty since.
+    pub(crate) has_more: bool,
     config: Config,
-    /// Runs of the `Completions` frame that is being read: their heads, statuses, and where their entries lie.
-    pub(crate) completions: Vec<(RunHead, Status, usize)>,
 }
 
 impl<I: Image + Clone, U, B> Connection<I, U, B> {
@@ -75,7 +76,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            caller: Caller::new(config.batch_size),
+            caller: Caller::new(config.batch_size, config.max_answers),
             order: Order::new(),
             server: None,
             is_linked: false,
@@ -88,7 +89,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             price: Price::for_invocations(UNITS),
             received: 0,
             config,
-            completions: Vec::new(),
+            has_more: false,
         }
     }
 
@@ -103,6 +104,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.order = Order::new();
         self.is_stalled = false;
         self.is_held = false;
+        self.has_more = false;
         self.node = peer.node;
         self.closed = None;
         self.is_linked = true;
@@ -270,6 +272,13 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 
+    /// Whether frames may be left that the last [`receive`](Self::receive) did not process. A driver does not sleep then.
+    #[inline]
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
     /// Number of completions and reports received.
     #[must_use]
     pub fn received(&self) -> u64 {
@@ -290,7 +299,12 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[cold]
     pub fn lose<L: Link>(&mut self, link: &mut L, why: &str) {
         if self.is_linked {
-            self.receive_all(link);
+            for _ in 0..LAST_RECEIVES {
+                self.receive_all(link);
+                if !self.has_more {
+                    break;
+                }
+            }
             self.lose_received(link, why);
         }
     }
@@ -300,6 +314,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return;
         }
         self.lost_because = why.to_owned();
+        self.has_more = false;
         self.order = Order::new();
         let (tx, _) = link.split();
         self.caller.lose(why, |sequence| tx.is_unconsumed(sequence));
@@ -333,6 +348,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 }
+
+/// How often a link is received from that has died: more than a window takes, and not for ever, whatever the peer still writes.
+const LAST_RECEIVES: usize = 1 << 13;
 
 pub(crate) const TOO_FAR_AHEAD: LinkError =
     LinkError::Malformed("frames further ahead of their turn than there are credits");

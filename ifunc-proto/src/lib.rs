@@ -30,6 +30,7 @@ pub mod buffer;
 pub mod caller;
 pub mod calls;
 mod closed;
+mod completion;
 pub mod connection;
 mod footprint;
 mod gathered;

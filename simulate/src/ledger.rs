@@ -508,6 +508,7 @@ impl Ledger {
                     (stated <= limit).then_some("its image is accepted")
                 }
                 Lost::AtNode { .. } => Some("it did not travel"),
+                Lost::AnswersTooLarge { .. } => Some("answers have no limit"),
             },
         };
         if let Some(problem) = problem {

@@ -34,6 +34,7 @@ impl Node {
         Self {
             config: Config {
                 batch_size: rng.pick(&[32, 64, 200, 1000]),
+                max_answers: usize::MAX,
                 server: (role != 0).then_some(server),
             },
             invokes: role != 1,

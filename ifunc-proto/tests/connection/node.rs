@@ -216,6 +216,7 @@ impl Node {
         };
         let config = Config {
             batch_size: 1000,
+            max_answers: usize::MAX,
             server: serves.then_some(server),
         };
         Self {

@@ -55,9 +55,9 @@ impl Backoff {
         }
     }
 
-    /// A poll found something: where something came, more may come.
+    /// A poll found something: where something came, more may come. The clock is read as often as before: what comes for ever
+    /// does not put off the deadline.
     pub(crate) fn reset(&mut self) {
-        self.polls = 0;
         self.idle_since = None;
     }
 
@@ -95,5 +95,20 @@ impl Backoff {
         self.deadline
             .is_some_and(|deadline| now >= deadline)
             .then(|| now - began)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_that_find_something_do_not_put_off_the_deadline() {
+        let mut backoff = Backoff::until(Instant::now());
+        let polls = (0..1000).take_while(|_| {
+            backoff.reset();
+            backoff.next() == Next::Poll
+        });
+        assert!(polls.count() < 100);
     }
 }

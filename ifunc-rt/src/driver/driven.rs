@@ -58,6 +58,9 @@ pub(crate) trait Driven: Sized + Send + 'static {
     /// `window` ends. An error says why no further attempt succeeds.
     fn reconnect(shared: &Shared<Self>, until: Instant, window: Instant) -> Result<bool, String>;
 
+    /// Whether the last attempt may have left frames that arrived: then no thread sleeps on the doorbell.
+    fn has_more(&self) -> bool;
+
     /// The link is not replaced any longer: what waits for it has failed.
     fn give_up(&mut self, why: &str);
 

@@ -116,6 +116,10 @@ impl Driven for Connection {
         Ok(true)
     }
 
+    fn has_more(&self) -> bool {
+        false
+    }
+
     fn give_up(&mut self, _: &str) {}
 
     fn close(&mut self) {}

@@ -162,7 +162,12 @@ impl<'a, C: Driven> Wait<'a, C> {
                             if let Some(result) = state.attempt(self.ticket, &mut attempt).transpose() {
                                 return self.ended(&mut state, result.map_err(Ended::Failed));
                             }
-                            state = self.sleep(state, sleep);
+                            state = if state.connection.has_more() {
+                                self.resign(&mut state);
+                                self.relock(state)
+                            } else {
+                                self.sleep(state, sleep)
+                            };
                         }
                     }
                 }

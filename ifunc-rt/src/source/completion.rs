@@ -63,6 +63,11 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
             len,
             limit,
         },
+        Lost::AnswersTooLarge { len, limit } => Error::AnswersTooLarge {
+            what: name,
+            len,
+            limit,
+        },
         Lost::ImageTooLarge { len, limit } => Error::ImageTooLarge {
             ifunc: name,
             len,

@@ -133,7 +133,7 @@ impl Driver {
         // What came before the announcement does not ring.
         state.connection.try_drain();
         state.tend();
-        let is_idle = state.received() == before && !state.wakes();
+        let is_idle = state.received() == before && !state.connection.has_more() && !state.wakes();
         if !is_idle {
             disarm(&mut state);
         }

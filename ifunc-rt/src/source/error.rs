@@ -126,6 +126,18 @@ pub enum Error {
         /// The target's limit.
         limit: u64,
     },
+    /// The invocation ended, and its answer was dropped: the source would hold more of them than it may.
+    #[error(
+        "the answer of `{what}` has {len} bytes, with which this source would hold more than {limit} bytes of answers; help: drop earlier ones first, or `SourceOptions::max_answers`"
+    )]
+    AnswersTooLarge {
+        /// The request.
+        what: String,
+        /// Length of the answer.
+        len: u64,
+        /// The limit of all answers that the source holds.
+        limit: u64,
+    },
     /// The image exceeds the target's limit; nothing was sent.
     #[error("`{ifunc}` is an image of {len} bytes; the target takes {limit}")]
     ImageTooLarge {

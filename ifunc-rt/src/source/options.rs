@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::transport::{ConnectConfig, PEER_TIMEOUT};
+use crate::transport::{ConnectConfig, MAX_RING, PEER_TIMEOUT};
 
 /// Methods that set public fields.
 macro_rules! setters {
@@ -87,6 +87,15 @@ pub struct SourceOptions {
     /// environment override it. `shm` and `loopback` do not use it: the kernel reports the end of a process on the
     /// same host at once.
     pub peer_timeout: Duration,
+    /// Largest ring that the source maps for one direction of a connection, in bytes: its slots, 64 bytes each, and its bodies.
+    /// The target [chooses the rings](crate::TargetBuilder::ring); a source refuses larger ones with
+    /// [`ConnectError::Ring`](crate::ConnectError::Ring). Over UCX, whose peers are trusted, the target's choice holds. Default
+    /// 64 MiB.
+    pub max_ring: usize,
+    /// Memory for answers that the source has received and its callers have not dropped, in bytes, of all calls of a connection.
+    /// An answer that finds no room is dropped, and its call ends with [`Error::AnswersTooLarge`](crate::Error::AnswersTooLarge).
+    /// Default 256 MiB.
+    pub max_answers: usize,
     /// When the source sends invocations of [aggregated](super::Handle::aggregated) handles.
     pub aggregation: Aggregation,
 }
@@ -99,6 +108,8 @@ impl Default for SourceOptions {
             reconnect: Duration::from_secs(5),
             progress: Progress::Caller,
             peer_timeout: PEER_TIMEOUT,
+            max_ring: MAX_RING,
+            max_answers: 256 << 20,
             aggregation: Aggregation::default(),
         }
     }
@@ -111,6 +122,8 @@ impl SourceOptions {
         reconnect: Duration,
         progress: Progress,
         peer_timeout: Duration,
+        max_ring: usize,
+        max_answers: usize,
         aggregation: Aggregation,
     );
 
@@ -119,6 +132,7 @@ impl SourceOptions {
         ConnectConfig {
             #[cfg(feature = "ucx")]
             peer_timeout: self.peer_timeout,
+            max_ring: self.max_ring,
             hello: crate::hello::invoking(),
         }
     }

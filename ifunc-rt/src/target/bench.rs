@@ -117,9 +117,9 @@ impl Bench {
         Ok(())
     }
 
-    /// A connection of a source whose user is `uid`.
-    pub(crate) fn connect(&mut self, tx: impl Tx + 'static, rx: impl Rx + 'static, uid: u32) -> Looked {
-        let link = Link {
+    /// A link to a peer whose user is `uid`.
+    pub(crate) fn link(tx: impl Tx + 'static, rx: impl Rx + 'static, uid: u32) -> Link {
+        Link {
             ends: Ends::other(tx, rx),
             waiter: std::sync::Arc::new(NeverWaits(eventfd(0, EventfdFlags::CLOEXEC).unwrap())),
             peer: Peer {
@@ -128,7 +128,12 @@ impl Bench {
             },
             hello: ConnectConfig::default().hello,
             key: Key(0),
-        };
+        }
+    }
+
+    /// A connection of a source whose user is `uid`.
+    pub(crate) fn connect(&mut self, tx: impl Tx + 'static, rx: impl Rx + 'static, uid: u32) -> Looked {
+        let link = Self::link(tx, rx, uid);
         Looked {
             connection: OneWay::new(1, link, &self.host),
             value: 0,

@@ -43,6 +43,7 @@ impl OneWay {
         let state = State::new(number, &link, host);
         let mut protocol = Protocol::new(Config {
             batch_size: 0,
+            max_answers: 0,
             server: Some(host.server(state.copies_payloads)),
         });
         let peer = Peer {

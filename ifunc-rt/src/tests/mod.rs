@@ -15,6 +15,8 @@ mod hostile_frames;
 mod hostile_images;
 #[cfg(not(loom))]
 mod hostile_sources;
+#[cfg(not(loom))]
+mod hostile_targets;
 pub(crate) mod images;
 mod logs;
 #[cfg(not(loom))]

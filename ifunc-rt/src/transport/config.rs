@@ -33,6 +33,11 @@ impl RingSize {
             && self.data <= Self::MAX_DATA
     }
 
+    /// Bytes that it takes.
+    pub(crate) const fn bytes(self) -> usize {
+        self.slots as usize * ifunc_abi::frame::SLOT + self.data as usize
+    }
+
     /// Largest body of one frame: half the data ring, so that one can be written while the one before is
     /// read.
     #[cfg(any(test, feature = "ucx"))]
@@ -100,12 +105,17 @@ impl ListenConfig {
 /// Default time after which a peer that vanished is given up.
 pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The largest ring that a source takes, unless its options say otherwise.
+pub(crate) const MAX_RING: usize = 64 << 20;
+
 /// What a source chooses when it connects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectConfig {
     /// Time after which a target that vanished is given up.
     #[cfg(feature = "ucx")]
     pub(crate) peer_timeout: Duration,
+    /// The most bytes that a ring may take.
+    pub(crate) max_ring: usize,
     /// What the source states about itself.
     pub(crate) hello: Hello,
 }
@@ -116,6 +126,7 @@ impl Default for ConnectConfig {
         Self {
             #[cfg(feature = "ucx")]
             peer_timeout: PEER_TIMEOUT,
+            max_ring: MAX_RING,
             hello: crate::hello::invoking(),
         }
     }

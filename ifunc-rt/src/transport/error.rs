@@ -147,6 +147,18 @@ pub enum ConnectError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// The target chose a larger ring than this source maps.
+    #[error(
+        "the target at `{address}` has rings of {bytes} bytes, and this source maps at most {max}; help: `SourceOptions::max_ring`, or `Target::builder().ring(..)` on the target"
+    )]
+    Ring {
+        /// The address.
+        address: String,
+        /// What the larger ring takes.
+        bytes: usize,
+        /// The source's limit.
+        max: usize,
+    },
     /// The directory for sockets cannot be trusted.
     #[error("`{}` cannot hold sockets: {problem}", path.display())]
     Directory {
@@ -172,6 +184,7 @@ impl ConnectError {
             self,
             Self::Refused { .. }
                 | Self::Version { .. }
+                | Self::Ring { .. }
                 | Self::Directory { .. }
                 | Self::Library { .. }
                 | Self::Worker

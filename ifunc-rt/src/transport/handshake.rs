@@ -26,6 +26,8 @@ pub(super) enum Declined {
     Busy(String),
     /// The target speaks this version.
     Version(u32),
+    /// A ring of the connection would take so many bytes, and the source takes at most `max`.
+    RingTooLarge { bytes: usize, max: usize },
     /// What answers does not follow the protocol.
     Malformed(&'static str),
 }
@@ -41,6 +43,7 @@ impl Declined {
                 theirs,
                 ours: hello::WIRE_VERSION,
             },
+            Self::RingTooLarge { bytes, max } => ConnectError::Ring { address, bytes, max },
             Self::Malformed(problem) => ConnectError::Protocol { address, problem },
         }
     }
@@ -79,15 +82,18 @@ impl StatedRings {
         Self([to_target, to_source].map(|RingSize { slots, data }| [slots.into(), data.into()]))
     }
 
-    /// The sizes, which are valid.
-    pub(super) fn sizes(self) -> Result<[RingSize; 2], Declined> {
+    /// The sizes, which are valid, and of `max` bytes at most.
+    pub(super) fn sizes(self, max: usize) -> Result<[RingSize; 2], Declined> {
         let sizes = self.0.map(|[slots, data]| RingSize {
             slots: slots.get(),
             data: data.get(),
         });
-        match sizes.iter().all(|size| size.is_valid()) {
-            true => Ok(sizes),
-            false => Err(Declined::Malformed("its rings are of sizes that cannot be")),
+        if !sizes.iter().all(|size| size.is_valid()) {
+            return Err(Declined::Malformed("its rings are of sizes that cannot be"));
+        }
+        match sizes.iter().map(|size| size.bytes()).max() {
+            Some(bytes) if bytes > max => Err(Declined::RingTooLarge { bytes, max }),
+            _ => Ok(sizes),
         }
     }
 }

@@ -13,7 +13,7 @@ use address::Address;
 pub(crate) use body::Body;
 #[cfg(test)]
 pub(crate) use boxed::{Rx, Tx};
-pub(crate) use config::{ConnectConfig, ListenConfig, PEER_TIMEOUT, RingSize};
+pub(crate) use config::{ConnectConfig, ListenConfig, MAX_RING, PEER_TIMEOUT, RingSize};
 pub use error::{ConnectError, ListenError};
 pub(crate) use link::{Ends, Key, Link, Pair, Park, Peer, Waiter, with_link};
 

@@ -232,8 +232,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "the first completion of many is lost",
         "caller.rs",
-        "for index in 0..head.count.get() {",
-        "for index in 1..head.count.get() {",
+        "            for index in 0..count {",
+        "            for index in 1..count {",
     ),
     mutant(
         "an invocation runs again after its reply was blocked",

@@ -136,6 +136,10 @@ impl Driven for Connection {
         }
     }
 
+    fn has_more(&self) -> bool {
+        self.protocol.has_more()
+    }
+
     fn give_up(&mut self, why: &str) {
         self.protocol.caller.give_up(why);
         self.report();

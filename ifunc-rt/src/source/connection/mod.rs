@@ -113,6 +113,7 @@ impl Connection {
         let mut connection = Self {
             protocol: Protocol::new(ifunc_proto::Config {
                 batch_size: options.aggregation.bytes,
+                max_answers: options.max_answers,
                 server: service.as_ref().map(|service| service.config),
             }),
             link: None,

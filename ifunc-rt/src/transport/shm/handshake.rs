@@ -130,13 +130,13 @@ impl Welcome {
     }
 
     /// Parses a target's answer.
-    fn decode(message: &[u8]) -> Result<Self, Declined> {
+    fn decode(message: &[u8], max_ring: usize) -> Result<Self, Declined> {
         let (hello, terms) = parse_answer(TRANSPORT, message)?;
         let terms = Terms::read_from_bytes(terms).map_err(|_| NO_KNOWN_FORM)?;
         Ok(Self {
             hello,
             barriers: Barriers::from_flags(terms.flags.get()),
-            layout: Layout::new(terms.rings.sizes()?),
+            layout: Layout::new(terms.rings.sizes(max_ring)?),
             bit: terms.bit.get(),
         })
     }
@@ -145,10 +145,11 @@ impl Welcome {
 /// What came with a [`Welcome`]: the memory of the segment, and of the ready bitmap.
 pub(super) type Memory = [Option<OwnedFd>; MOST_MEMORY];
 
-/// The answer of the target at `address`, and the memory that came with it. `AGAIN` while there is none.
+/// The answer of the target at `address`, whose rings may have `max_ring` bytes each, and the memory that came with it. `AGAIN` while there is none.
 pub(super) fn receive_answer(
     socket: BorrowedFd<'_>,
     address: &str,
+    max_ring: usize,
 ) -> SystemResult<Result<(Welcome, Memory), ConnectError>> {
     let mut buffer = [0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_MEMORY))];
@@ -166,7 +167,7 @@ pub(super) fn receive_answer(
             }
         }
     }
-    let welcome = Welcome::decode(&buffer[..received.bytes]);
+    let welcome = Welcome::decode(&buffer[..received.bytes], max_ring);
     Ok(welcome
         .map(|welcome| (welcome, memory))
         .map_err(|declined| declined.into_error(address.to_owned())))
@@ -199,7 +200,7 @@ mod tests {
     }
 
     fn decode(message: &[u8]) -> Result<Welcome, ConnectError> {
-        Welcome::decode(message).map_err(|declined| declined.into_error("shm:test".into()))
+        Welcome::decode(message, 1 << 30).map_err(|declined| declined.into_error("shm:test".into()))
     }
 
     fn request() -> Request {

@@ -78,7 +78,7 @@ impl Attempt {
         };
         request.send(socket.as_fd());
         sent();
-        let (welcome, [memory, bitmap]) = self.receive_answer(&socket)?;
+        let (welcome, [memory, bitmap]) = self.receive_answer(&socket, config.max_ring)?;
         let memory = memory.ok_or_else(|| {
             self.protocol("it sent no memory, or this process has no file descriptor left for it")
         })?;
@@ -144,10 +144,10 @@ impl Attempt {
     }
 
     /// The target's answer, and the memory that came with it.
-    fn receive_answer(&self, socket: &OwnedFd) -> Result<(Welcome, Memory), ConnectError> {
+    fn receive_answer(&self, socket: &OwnedFd, max_ring: usize) -> Result<(Welcome, Memory), ConnectError> {
         let mut reset = false;
         loop {
-            match receive_answer(socket.as_fd(), &self.address) {
+            match receive_answer(socket.as_fd(), &self.address, max_ring) {
                 Ok(answer) => return answer,
                 // It closed without having read our hello; a refusal may follow the error.
                 Err(Errno::CONNRESET) if !reset => reset = true,

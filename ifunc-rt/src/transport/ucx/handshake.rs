@@ -140,7 +140,7 @@ impl Welcome {
         if mode == Mode::Messages && !ring_of_target.is_empty() {
             return Err(NO_KNOWN_FORM);
         }
-        let [to_target, to_source] = rings.sizes()?;
+        let [to_target, to_source] = rings.sizes(usize::MAX)?;
         let welcome = Self {
             hello,
             to_target,
