@@ -7,7 +7,6 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::os::{Epoll, EventFd, EventFlags};
-use crate::target::Unfinished;
 use crate::transport::Waiter;
 
 /// What the sleeper of a target sleeps on.
@@ -18,8 +17,8 @@ pub(crate) struct TargetDoorbell {
     pub(crate) local: Arc<EventFd>,
     /// The shortest of all links that the target made so far, in nanoseconds.
     poll_interval: AtomicU64,
-    /// What grows too old while the target sleeps.
-    unfinished: Arc<Unfinished>,
+    /// Until the target has something to do that no doorbell reports, in nanoseconds.
+    look_after: AtomicU64,
     is_stopped: AtomicBool,
     /// Stays readable after the stop.
     stop: EventFd,
@@ -28,7 +27,7 @@ pub(crate) struct TargetDoorbell {
 }
 
 impl TargetDoorbell {
-    pub(crate) fn new(listener: BorrowedFd<'_>, unfinished: Arc<Unfinished>) -> std::io::Result<Self> {
+    pub(crate) fn new(listener: BorrowedFd<'_>) -> std::io::Result<Self> {
         let epoll = Epoll::new()?;
         let (stop, local) = (EventFd::new()?, EventFd::new()?);
         for fd in [listener, stop.as_fd(), local.as_fd()] {
@@ -38,7 +37,7 @@ impl TargetDoorbell {
             epoll,
             local: Arc::new(local),
             poll_interval: AtomicU64::new(u64::MAX),
-            unfinished,
+            look_after: AtomicU64::new(u64::MAX),
             is_stopped: AtomicBool::new(false),
             stop,
             threads: Mutex::default(),
@@ -69,8 +68,16 @@ impl TargetDoorbell {
     /// The longest time until the next poll; `None`: the doorbells report every event.
     pub(crate) fn poll_interval(&self) -> Option<Duration> {
         let of_links = self.poll_interval.load(Ordering::Relaxed);
-        let of_links = (of_links != u64::MAX).then(|| Duration::from_nanos(of_links));
-        of_links.into_iter().chain(self.unfinished.interval()).min()
+        let interval = of_links.min(self.look_after.load(Ordering::Relaxed));
+        (interval != u64::MAX).then(|| Duration::from_nanos(interval))
+    }
+
+    /// The target looks after its connections at least so often.
+    pub(crate) fn set_look_interval(&self, interval: Option<Duration>) {
+        let nanoseconds = interval.map_or(u64::MAX, |interval| {
+            u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
+        });
+        self.look_after.store(nanoseconds, Ordering::Relaxed);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

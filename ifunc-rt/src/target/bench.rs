@@ -10,7 +10,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::argument::hash_of;
 use super::served::OneWay;
-use super::{Argument, Host, Unfinished};
+use super::unfinished::Unfinished;
+use super::{Argument, Host};
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::Policy;
 use crate::serve::doorbell::TargetDoorbell;
@@ -84,7 +85,7 @@ impl Bench {
         };
         let quiet = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let unfinished = Unfinished::new(max_bytes, max_age);
-        let doorbell = TargetDoorbell::new(quiet.as_fd(), unfinished.clone()).unwrap();
+        let doorbell = TargetDoorbell::new(quiet.as_fd()).unwrap();
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),

@@ -30,10 +30,10 @@ pub use peers::Peers;
 pub use serving::{ServeEnd, ServeError, Serving};
 
 pub(crate) use served::Bound;
-pub(crate) use unfinished::Unfinished;
 
 use argument::Argument;
 use poll::Links;
+use unfinished::Unfinished;
 
 use crate::group::{Membership, Nodes};
 use crate::observe::{Metrics, StatsHandle};
@@ -145,8 +145,8 @@ impl Target {
             .map_err(TargetError::os("map a stack for injected code"))?;
         let (max_bytes, max_age) = builder.unfinished;
         let unfinished = Unfinished::new(max_bytes, max_age);
-        let doorbell = TargetDoorbell::new(listener.doorbell(), Arc::clone(&unfinished))
-            .map_err(TargetError::os("make an epoll instance"))?;
+        let doorbell =
+            TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
         Ok(Self {
             links: Links::new(listener),
             host: Host {

@@ -275,19 +275,29 @@ impl Links {
         self.active.push_back(connection);
     }
 
-    /// What a poll does not see to, for every connection, idle ones too: drops bodies that take too long to arrive.
+    /// What a poll does not see to, for every connection, idle ones too: drops bodies that take too long to arrive, and finds
+    /// parked connections that their listener was kept from naming.
     #[cold]
     fn look_after(&mut self, host: &Host) {
-        let Some(interval) = host.unfinished.interval() else {
-            return;
-        };
+        let look = self.listener.look_interval();
+        let interval = look.into_iter().chain(host.unfinished.interval()).min();
+        host.doorbell.set_look_interval(interval);
         let now = Instant::now();
-        if now < self.looked_after + interval {
+        if interval.is_none_or(|interval| now < self.looked_after + interval) {
             return;
         }
         self.looked_after = now;
         for connection in self.active.iter_mut().chain(self.parked.values_mut()) {
             connection.refuse_overdue(host, now);
+        }
+        if look.is_some() {
+            let is_ready = |connection: &mut Box<Connection>| !connection.is_quiet();
+            let ready = self
+                .parked
+                .iter_mut()
+                .filter_map(|(key, parked)| is_ready(parked).then_some(*key));
+            let ready: Vec<Key> = ready.collect();
+            self.unpark(&ready);
         }
     }
 

@@ -13,7 +13,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The bounds of a target, and what its connections hold.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
+pub(super) struct Unfinished {
     /// Bytes that all connections may hold.
     max_bytes: usize,
     /// The age at which a body is dropped.
@@ -31,7 +31,7 @@ impl Unfinished {
     }
 
     /// How often the connections are looked at; `None`: none of them holds anything.
-    pub(crate) fn interval(&self) -> Option<Duration> {
+    pub(super) fn interval(&self) -> Option<Duration> {
         let is_held = self.held.load(Ordering::Relaxed) > 0;
         is_held.then(|| (self.max_age / 4).clamp(Duration::from_millis(1), LONGEST_INTERVAL))
     }

@@ -5,7 +5,7 @@
 //! The two sides are alike: source and target are roles of the layers above.
 
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound};
 
@@ -129,6 +129,12 @@ pub(crate) trait Listener: Send {
     /// Adds the parked links that have an event: they are no longer parked. A link without an event, and one that is gone,
     /// may be among them. Never blocks, and costs next to nothing if there is none, however many links are parked.
     fn ready(&mut self, keys: &mut Vec<Key>);
+
+    /// The longest time between two looks at every parked link, where a peer can keep [`ready`](Self::ready) from naming the link
+    /// of another one. `None`: no peer can.
+    fn look_interval(&self) -> Option<Duration> {
+        None
+    }
 
     /// Makes the announcements of [`Park::park`] hold: one barrier for all of them.
     fn fence(&self);

@@ -40,8 +40,33 @@ pub(super) struct Connection {
 /// What the two sides of a connection have for wake-ups.
 pub(super) enum Role {
     /// A source that was given the target's ready bitmap has it, and its bit. Others send wake-ups over the socket.
-    Source(Option<(ReadyBitmap, u32)>),
+    Source(Option<ReadyBit>),
     Target(ConnectionSlot),
+}
+
+/// A source's bit in the target's ready bitmap.
+pub(super) struct ReadyBit {
+    bitmap: ReadyBitmap,
+    bit: u32,
+    /// The bit was set, and the target was not woken over the socket since: another source may have cleared the bit.
+    is_unsure: AtomicBool,
+}
+
+impl ReadyBit {
+    pub(super) fn new(bitmap: ReadyBitmap, bit: u32) -> Self {
+        Self {
+            bitmap,
+            bit,
+            is_unsure: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets the bit. Returns whether the caller must wake the target.
+    fn set(&self) -> bool {
+        let wakes = self.bitmap.set(self.bit);
+        self.is_unsure.store(!wakes, Ordering::Relaxed);
+        wakes
+    }
 }
 
 impl Connection {
@@ -99,8 +124,7 @@ impl Connection {
     /// A target's: its listener reports this connection as ready.
     fn mark_ready(&self) {
         if let Role::Target(slot) = &self.role {
-            // The event that led here has woken the target already.
-            let _ = slot.wakeups.slots.bitmap.set(slot.bit);
+            slot.wakeups.slots.mark(slot.bit);
         }
     }
 
@@ -140,8 +164,8 @@ impl Connection {
     pub(super) fn wake_sleeper(&self) {
         match (self.peer_words().asleep.swap(0, Ordering::AcqRel), &self.role) {
             (0, _) => {}
-            (SET_BIT, Role::Source(Some((bitmap, bit)))) => {
-                if bitmap.set(*bit) {
+            (SET_BIT, Role::Source(Some(ready))) => {
+                if ready.set() {
                     self.send_wakeup();
                 }
             }
@@ -168,6 +192,12 @@ impl Connection {
         self.words(self.side).asleep.swap(word, Ordering::AcqRel);
         if state == SideState::Sleeps {
             self.barriers.after_announcing();
+            // It waits for what the target answers: that must not depend on memory that other sources write.
+            if let Role::Source(Some(ready)) = &self.role
+                && ready.is_unsure.swap(false, Ordering::Relaxed)
+            {
+                self.send_wakeup();
+            }
         }
     }
 

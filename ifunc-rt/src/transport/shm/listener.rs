@@ -17,6 +17,7 @@ use super::bound_name::BoundName;
 use super::connection::{Connection, Role};
 use super::directory;
 use super::handshake::{Request, Welcome, peer_of, refuse};
+use super::ready::LOOK_INTERVAL;
 use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
 use super::watch::{Token, Watch, Watched, Watcher};
@@ -344,11 +345,12 @@ impl<N: Send> Listener for ShmListener<N> {
     }
 
     fn ready(&mut self, keys: &mut Vec<Key>) {
-        // Sources of other users send wake-ups over their sockets, whether the target sleeps or not.
+        // Sources of other users send wake-ups over their sockets, whether the target sleeps or not, and so do those that do not
+        // rely on the ready bitmap.
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(SOCKET_POLL_INTERVAL)
             && !self.armed
-            && self.acceptor.other_users.load(Ordering::Relaxed) > 0
+            && (self.acceptor.wakeups.is_shared() || self.acceptor.other_users.load(Ordering::Relaxed) > 0)
         {
             self.acceptor.wakeups.clear();
         }
@@ -356,6 +358,10 @@ impl<N: Send> Listener for ShmListener<N> {
             .wakeups
             .slots
             .take_ready(|bit| keys.push(Key(bit as u64)));
+    }
+
+    fn look_interval(&self) -> Option<Duration> {
+        self.acceptor.wakeups.is_shared().then_some(LOOK_INTERVAL)
     }
 
     fn fence(&self) {

@@ -11,7 +11,7 @@ use rustix::net::{SocketAddrUnix, connect as connect_socket};
 
 use super::barrier::Barriers;
 use super::bound_name::{new_socket, socket_pair};
-use super::connection::{Connection, Role};
+use super::connection::{Connection, ReadyBit, Role};
 use super::directory::candidates;
 use super::handshake::{Memory, Request, Welcome, peer_of, receive_answer};
 use super::listener::Acceptor;
@@ -88,7 +88,10 @@ impl Attempt {
         };
         let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(unfit)?;
         let bitmap = match bitmap {
-            Some(bitmap) => Some((ReadyBitmap::adopt(bitmap.as_fd()).map_err(unfit)?, welcome.bit)),
+            Some(bitmap) => Some(ReadyBit::new(
+                ReadyBitmap::adopt(bitmap.as_fd()).map_err(unfit)?,
+                welcome.bit,
+            )),
             None => None,
         };
         let peer = peer_of(&socket)

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::ready::ConnectionSlots;
@@ -19,6 +20,8 @@ pub(super) struct Wakeups {
     new_connections: EventFd,
     watcher: Arc<Watcher>,
     pub(super) slots: ConnectionSlots,
+    /// Connections whose sources share the ready bitmap.
+    shown: AtomicUsize,
 }
 
 /// A connection's slot in the ready bitmap.
@@ -33,6 +36,9 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if !self.wakeups.watcher.is_forked() {
             self.wakeups.slots.free(self.bit);
+            if self.is_shown {
+                self.wakeups.shown.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -44,6 +50,7 @@ impl Wakeups {
             new_connections: EventFd::new()?,
             watcher,
             slots: ConnectionSlots::new(max_connections)?,
+            shown: AtomicUsize::new(0),
         };
         wakeups
             .epoll
@@ -54,12 +61,20 @@ impl Wakeups {
     /// A slot for a connection. `None`: there are too many.
     pub(super) fn allocate(self: &Arc<Self>, is_shown: bool) -> Option<ConnectionSlot> {
         let bit = self.slots.allocate()?;
+        if is_shown {
+            self.shown.fetch_add(1, Ordering::Relaxed);
+        }
         let wakeups = Arc::clone(self);
         Some(ConnectionSlot {
             wakeups,
             bit,
             is_shown,
         })
+    }
+
+    /// Whether a source can clear the bit of another one.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shown.load(Ordering::Relaxed) > 1
     }
 
     /// Wakes the target for a new connection.

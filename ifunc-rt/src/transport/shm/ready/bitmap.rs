@@ -22,6 +22,13 @@ pub(in super::super) fn set(words: &[AtomicU64], asleep: &AtomicU32, bit: usize)
     asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0
 }
 
+/// Sets a bit of the target's own. The event that led here has woken the target already.
+pub(in super::super) fn mark(words: &[AtomicU64], bit: usize) {
+    if let Some(word) = words.get(bit / BITS) {
+        word.fetch_or(1 << (bit % BITS), Ordering::AcqRel);
+    }
+}
+
 /// Takes the bits that are set. What was stored before a bit was set is visible after it was taken.
 pub(in super::super) fn take(words: &[AtomicU64], mut each: impl FnMut(usize)) {
     for (at, word) in words.iter().enumerate() {

@@ -4,15 +4,22 @@
 //! them. A source that publishes to a parked connection sets the connection's bit here. The target reads the bits, 64
 //! connections a word. A target that sleeps announces it here, too; the source that sets a bit then wakes it over the socket.
 //!
-//! The page is shared by all sources of the target's own user, each of which can clear the bits of others, and so keep them
-//! waiting: as processes of that user they could stop those sources, or the target, just as well. Sources of other users do
-//! not get the page: they send wake-ups over their sockets, and the target sets the bits for them.
+//! The page is shared by all sources of the target's own user, each of which can clear the bits of others, and deny that the
+//! target sleeps. So the page is a hint, which saves system calls, and nothing waits on it alone:
+//!
+//! * a source that set its bit, and then sleeps, also sends a wake-up over its socket, which nobody else can write to;
+//! * what arrives over a socket is marked in a bitmap of the target's own;
+//! * a target whose page several sources share looks at all parked connections once per [`LOOK_INTERVAL`], for those of sources
+//!   that send and never wait.
+//!
+//! Sources of other users do not get the page: they always send wake-ups over their sockets.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::mapping::{AdoptError, Mapping, sealed_len, sealed_memory};
 use super::segment::{Apart, GRANULE};
@@ -24,6 +31,9 @@ mod model;
 
 /// Most connections that a bitmap has bits for.
 pub(in super::super) const MOST: usize = 1 << 16;
+
+/// The longest time for which a bit that another source clears keeps a source waiting that does not wait for anything.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What lies before the words.
 #[repr(C)]
@@ -87,7 +97,9 @@ impl ReadyBitmap {
 /// A target's ready bitmap, and the allocator of its bits.
 #[derive(Debug)]
 pub(super) struct ConnectionSlots {
-    pub(super) bitmap: ReadyBitmap,
+    bitmap: ReadyBitmap,
+    /// The bits that the target itself sets.
+    marked: Box<[AtomicU64]>,
     /// For sources of the same user.
     pub(super) memory: OwnedFd,
     /// Most connections at a time.
@@ -110,6 +122,7 @@ impl ConnectionSlots {
         let most = most.min(MOST);
         let (bitmap, memory) = ReadyBitmap::create(most)?;
         Ok(Self {
+            marked: (0..bitmap.words().len()).map(|_| AtomicU64::new(0)).collect(),
             bitmap,
             memory,
             most,
@@ -138,11 +151,17 @@ impl ConnectionSlots {
         self.bits().free.insert(bit);
     }
 
+    /// Marks a connection as ready, where no source can take the mark back.
+    pub(super) fn mark(&self, bit: u32) {
+        bitmap::mark(&self.marked, bit as usize);
+    }
+
     /// Takes the bits that are set.
-    pub(super) fn take_ready(&self, each: impl FnMut(usize)) {
+    pub(super) fn take_ready(&self, mut each: impl FnMut(usize)) {
         let words = self.bitmap.words();
         let used = self.used.load(Ordering::Acquire).min(words.len());
-        bitmap::take(&words[..used], each);
+        bitmap::take(&words[..used], &mut each);
+        bitmap::take(&self.marked[..used], &mut each);
     }
 
     /// Announces that the target is about to sleep, or that it is not.
@@ -185,11 +204,16 @@ mod tests {
         };
         assert!(!theirs.set(129));
         assert!(!theirs.set(0));
+        // Nobody else can take this one back.
+        slots.mark(77);
+        for word in theirs.words() {
+            word.fetch_and(!(1 << (77 % 64)), Ordering::Relaxed);
+        }
         slots.announce(true);
         assert!(theirs.set(5), "it sleeps");
         assert!(!theirs.set(64), "it was woken");
         slots.announce(false);
-        assert_eq!((set(), set()), (vec![0, 5, 64, 129], vec![]));
+        assert_eq!((set(), set()), (vec![0, 5, 64, 77], vec![]));
         // Beyond the end: a target that says so harms itself.
         assert!(!theirs.set(u32::MAX));
     }

@@ -5,12 +5,15 @@
 //! A target and two sources. Each source publishes twice, as a ring does: a store, a barrier, a look at its flag. The target
 //! looks, rests, and sleeps. A hand-over that is lost would be a deadlock, which loom reports. (The barrier of publishing is
 //! a fence here, as where the kernel refuses `membarrier`.)
+//!
+//! In the second model another process clears the bitmap, and denies that the target sleeps, at any moment: the source rings
+//! before it sleeps.
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use super::bitmap::{announce, set, take, withdraw};
+use super::bitmap::{announce, mark, set, take, withdraw};
 
 const SOURCES: usize = 2;
 
@@ -20,23 +23,36 @@ struct Memory {
     /// Not 0: the target does not look at the source.
     parked: [AtomicU32; SOURCES],
     words: [AtomicU64; 1],
+    /// The target's own bits.
+    marked: [AtomicU64; 1],
     asleep: AtomicU32,
     wakeup: Notify,
 }
 
-fn publish(memory: &Memory, source: usize, value: u32) {
+/// Returns whether the bit was set, and the target was not woken.
+fn publish(memory: &Memory, source: usize, value: u32) -> bool {
     memory.published[source].store(value, Ordering::Release);
     fence(Ordering::SeqCst);
     let parked = &memory.parked[source];
-    if parked.load(Ordering::Relaxed) != 0
-        && parked.swap(0, Ordering::AcqRel) != 0
-        && set(&memory.words, &memory.asleep, source)
-    {
+    if parked.load(Ordering::Relaxed) == 0 || parked.swap(0, Ordering::AcqRel) == 0 {
+        return false;
+    }
+    let wakes = set(&memory.words, &memory.asleep, source);
+    if wakes {
+        memory.wakeup.notify();
+    }
+    !wakes
+}
+
+/// A source that is about to sleep, and whose bit may have been cleared, rings over its socket.
+fn sleep(memory: &Memory, source: usize, is_unsure: bool) {
+    if is_unsure {
+        mark(&memory.marked, source);
         memory.wakeup.notify();
     }
 }
 
-fn serve(memory: &Memory, until: u32) {
+fn serve(memory: &Memory, until: [u32; SOURCES]) {
     let mut seen = [0; SOURCES];
     let mut hot = [true; SOURCES];
     let look = |source: usize, seen: &mut [u32; SOURCES]| {
@@ -45,19 +61,21 @@ fn serve(memory: &Memory, until: u32) {
     };
     let ready = |hot: &mut [bool; SOURCES]| {
         let mut some = false;
-        take(&memory.words, |source| {
-            memory.parked[source].swap(0, Ordering::AcqRel);
-            (hot[source], some) = (true, true);
-        });
+        for words in [&memory.words, &memory.marked] {
+            take(words, |source| {
+                memory.parked[source].swap(0, Ordering::AcqRel);
+                (hot[source], some) = (true, true);
+            });
+        }
         some
     };
-    while seen.iter().any(|&seen| seen < until) {
+    while seen != until {
         for source in 0..SOURCES {
             if hot[source] {
                 look(source, &mut seen);
             }
         }
-        if seen.iter().all(|&seen| seen == until) {
+        if seen == until {
             break;
         }
         announce(&memory.asleep);
@@ -83,29 +101,51 @@ fn serve(memory: &Memory, until: u32) {
     }
 }
 
-fn check(values: u32) {
-    loom::model(move || {
-        let memory = Arc::new(Memory {
-            published: [AtomicU32::new(0), AtomicU32::new(0)],
-            parked: [AtomicU32::new(0), AtomicU32::new(0)],
-            words: [AtomicU64::new(0)],
-            asleep: AtomicU32::new(0),
-            wakeup: Notify::new(),
-        });
-        let sources: Vec<_> = (0..SOURCES)
-            .map(|source| {
-                let memory = Arc::clone(&memory);
-                thread::spawn(move || (1..=values).for_each(|value| publish(&memory, source, value)))
-            })
-            .collect();
-        serve(&memory, values);
-        for source in sources {
-            source.join().unwrap();
-        }
-    });
+fn memory() -> Arc<Memory> {
+    Arc::new(Memory {
+        published: [AtomicU32::new(0), AtomicU32::new(0)],
+        parked: [AtomicU32::new(0), AtomicU32::new(0)],
+        words: [AtomicU64::new(0)],
+        marked: [AtomicU64::new(0)],
+        asleep: AtomicU32::new(0),
+        wakeup: Notify::new(),
+    })
+}
+
+fn spawn(memory: &Arc<Memory>, run: impl FnOnce(&Memory) + 'static) -> thread::JoinHandle<()> {
+    let memory = Arc::clone(memory);
+    thread::spawn(move || run(&memory))
 }
 
 #[test]
 fn nothing_is_lost_between_resting_and_sleeping() {
-    check(1);
+    loom::model(|| {
+        let memory = memory();
+        let source = |source| {
+            spawn(&memory, move |memory| {
+                publish(memory, source, 1);
+            })
+        };
+        let sources = [source(0), source(1)];
+        serve(&memory, [1; SOURCES]);
+        sources.into_iter().for_each(|source| source.join().unwrap());
+    });
+}
+
+#[test]
+fn a_process_that_clears_the_bitmap_keeps_no_source_waiting() {
+    loom::model(|| {
+        let memory = memory();
+        let source = spawn(&memory, |memory| {
+            let is_unsure = publish(memory, 0, 1);
+            sleep(memory, 0, is_unsure);
+        });
+        let hostile = spawn(&memory, |memory| {
+            memory.words[0].store(0, Ordering::Relaxed);
+            memory.asleep.store(0, Ordering::Relaxed);
+        });
+        serve(&memory, [1, 0]);
+        source.join().unwrap();
+        hostile.join().unwrap();
+    });
 }

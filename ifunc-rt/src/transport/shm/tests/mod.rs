@@ -9,6 +9,7 @@ use crate::os::wait_readable;
 use crate::transport::address::Address;
 use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize};
 
+mod hostile_bitmap;
 mod one_process;
 mod two_processes;
 mod unauthenticated;
