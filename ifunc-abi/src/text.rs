@@ -10,7 +10,11 @@
 //! postcard struct Record{key:str,value:bytes}  a serde shape (no offsets)
 //! raw bytes, raw str                           raw payloads
 //! opaque store/1                               a type accessed only through host functions
+//! interface Kv                                 any type of the host that exports this interface
 //! fn insert(&opaque store/1,&[u8],&[u8])->Result<(),i32>
+//! fn Kv_scan(&self,&[u8],&mut FnMut(&[u8])->ControlFlow<()>)
+//! unsafe fn printf(*const i8,...)->i32         an `unsafe` function takes what C takes
+//! static HITS:atomic u64                       a variable
 //! ```
 //!
 //! [`Fingerprint`]: crate::Fingerprint

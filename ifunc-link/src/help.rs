@@ -41,11 +41,18 @@ pub(crate) const SECTION_BOUNDS: &str =
     "an image keeps no list of sections: put what the section collects into an array";
 pub(crate) const LINKER_SYMBOL: &str = "the linker of a program defines it for the program's own file, of which an image is no part: remove its use";
 
-/// Help for an undefined symbol of a Rust image.
-pub(crate) fn undeclared(symbol: &str) -> String {
-    let declare = format!(
-        "declare it: `#[ifunc::import] unsafe extern \"C\" {{ fn {symbol}(..); }}`, and export a function of this name from the target"
-    );
+/// Help for an undefined symbol of a Rust image. `is_called`: by a branch. Otherwise its address is read, which compilers do for
+/// variables, and for functions that they call in a loop.
+pub(crate) fn undeclared(symbol: &str, is_called: bool) -> String {
+    let declare = if is_called {
+        format!(
+            "declare it: `#[ifunc::import] unsafe extern \"C\" {{ fn {symbol}(..); }}`, and export a function of this name from the target"
+        )
+    } else {
+        format!(
+            "declare it in an `#[ifunc::import] unsafe extern \"C\" {{ .. }}`: `static {symbol}: T;` if it is a variable, `fn {symbol}(..);` if it is a function; and export it under this name from the target"
+        )
+    };
     match written_as(symbol) {
         Some(source) => format!("compilers write `{symbol}` for {source}; {declare}"),
         None if rustc_demangle::try_demangle(symbol).is_ok() => {

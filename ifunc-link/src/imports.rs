@@ -3,9 +3,10 @@
 use ifunc_abi::{name, symbols};
 use object::elf;
 
+use crate::arch::Bytes;
 use crate::gc::Collector;
 use crate::graph::{Import, Target};
-use crate::object_file::Symbol;
+use crate::object_file::{SectionKind, Symbol};
 use crate::reason::Rule;
 use crate::refuse::Site;
 use crate::{Imports, help};
@@ -34,6 +35,27 @@ const THROWS: [&str; 5] = [
     "_Unwind_ForcedUnwind",
     "_Unwind_Resume_or_Rethrow",
 ];
+
+/// Whether the relocation is the destination of a call or a jump.
+fn is_branch(site: &Site<'_, '_>) -> bool {
+    let section = &site.object.sections[site.section];
+    let at = Bytes {
+        bytes: section.data,
+        offset: site.relocation.offset as usize,
+        text: section.kind == SectionKind::Text,
+    };
+    let classified = site
+        .object
+        .arch
+        .classify(site.relocation.kind, at, site.relocation.addend);
+    let place = classified
+        .ok()
+        .flatten()
+        .map_or("", |classified| classified.place);
+    ["call", "jmp", "jcc"]
+        .iter()
+        .any(|branch| place.starts_with(branch))
+}
 
 impl<'w, 'a> Collector<'w, 'a> {
     /// Makes an import of an undefined symbol, or refuses it.
@@ -71,7 +93,8 @@ impl<'w, 'a> Collector<'w, 'a> {
                     && !declared.contains_key(name)
                     && !symbols::RUNTIME_IMPORTS.contains(&name)
                 {
-                    self.report(site, Rule::Undeclared, name, "", &help::undeclared(name));
+                    let help = help::undeclared(name, is_branch(site));
+                    self.report(site, Rule::Undeclared, name, "", &help);
                     return None;
                 }
             }

@@ -110,7 +110,8 @@ pub trait Ifunc: 'static {
     message = "`{Self}` cannot be shared between an ifunc and its target",
     label = "the target and the ifunc are compiled separately: nothing ensures that both have the same `{Self}`",
     note = "help: give it a fixed layout: `#[repr(C)]` and `#[derive(Layout)]` on the type that both sides use",
-    note = "help: or make it opaque and access it through host functions: `#[derive(Opaque)] #[opaque(\"name/1\")]`"
+    note = "help: or make it opaque and access it through host functions: `#[derive(Opaque)] #[opaque(\"name/1\")]`",
+    note = "help: or take an interface that the target's type exports: `&mut dyn Kv` of a trait with `#[ifunc::interface]`"
 )]
 pub unsafe trait TargetArgs {
     /// Canonical text of the type.

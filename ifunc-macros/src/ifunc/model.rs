@@ -229,7 +229,17 @@ fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
         return None;
     };
     let is_interface = matches!(types::bare(&reference.elem), Type::TraitObject(_));
-    if !is_interface {
+    if let Type::ImplTrait(inner) = types::bare(&reference.elem) {
+        let bounds = &inner.bounds;
+        errors.at(
+            inner,
+            "the target's data cannot be `impl Trait`: machine code exists for concrete types only",
+            format_args!(
+                "take an interface: `&mut dyn {}`, of a trait with `#[ifunc::interface]`",
+                types::spelled(&quote::quote!(#bounds))
+            ),
+        );
+    } else if !is_interface {
         types::refuse_unportable(&reference.elem, "the target's data", errors);
     }
     match types::bare(&reference.elem) {

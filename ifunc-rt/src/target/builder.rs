@@ -146,8 +146,8 @@ impl TargetBuilder {
     /// A panic leaves an invocation by a jump, as `longjmp` would, and so does everything else that ends one early. A
     /// function passed to those three that calls back into injected code (as `qsort` calls its comparison) has its
     /// frames jumped over: none of their values are dropped, and locks that they hold stay locked. Each such function
-    /// must tolerate that. Functions registered by `#[ifunc::export]` need not: a panic in something that they call
-    /// back ends the process.
+    /// must tolerate that. Functions registered by `#[ifunc::export]` need not: a panic in a callback (`&mut dyn
+    /// FnMut`) lets them return first, and one in what they call by a raw pointer ends the process.
     pub unsafe fn accept_code(mut self) -> Self {
         self.policy = Policy::Everything;
         self
