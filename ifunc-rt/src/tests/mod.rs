@@ -8,6 +8,8 @@ mod crowds;
 mod departures;
 mod entries;
 #[cfg(not(loom))]
+mod exports;
+#[cfg(not(loom))]
 mod futures;
 #[cfg(not(loom))]
 mod groups;
