@@ -191,6 +191,11 @@ pub struct ReturnHead {
     pub weight: U64,
 }
 
+impl ReturnHead {
+    /// Size in bytes.
+    pub const SIZE: usize = size_of::<Self>();
+}
+
 /// Head of a `Window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -99,7 +99,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let (tx, rx) = link.split();
         let server = self.config.server.filter(|_| peer.invokes);
         let is_duplex = server.is_some() && peer.limits.is_some();
-        self.server = server.map(|config| Server::new(config, tx.max_body(), is_duplex));
+        self.server = server.map(|config| Server::new(config, tx.max_body(), is_duplex, peer.node.is_some()));
         self.caller.relink(peer.limits, tx.max_body(), is_duplex);
         self.order = Order::new();
         self.is_stalled = false;

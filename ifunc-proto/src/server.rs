@@ -19,6 +19,9 @@ mod travel;
 
 use bindings::{Binding, Bindings};
 
+/// Most bytes of a frame between nodes that carries neither a payload nor an answer.
+pub(crate) const MAX_NODE_FRAME: usize = 32 << 10;
+
 /// How a node serves a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
@@ -37,6 +40,8 @@ pub(crate) struct Images<B> {
     config: ServerConfig,
     /// The body that comes in fragments.
     assembly: Assembly,
+    /// Most bytes of a frame between nodes; 0: the peer is no node.
+    max_node_frame: usize,
     /// A copy of the frame from a node that is processed.
     copy: Vec<u8>,
 }
@@ -138,13 +143,14 @@ pub(crate) enum Progress {
 }
 
 impl<B> Server<B> {
-    pub(crate) fn new(config: ServerConfig, max_body: usize, is_duplex: bool) -> Self {
+    pub(crate) fn new(config: ServerConfig, max_body: usize, is_duplex: bool, is_node: bool) -> Self {
         let max_answer = config.limits.max_answer;
         Self {
             images: Images {
                 bindings: Bindings::new(),
                 config,
                 assembly: Assembly::default(),
+                max_node_frame: if is_node { MAX_NODE_FRAME } else { 0 },
                 copy: Vec::new(),
             },
             replies: Replies::new(max_body, max_answer, config.has_private_answers, is_duplex),
@@ -431,6 +437,7 @@ impl<B> Server<B> {
                 let travel = limits.max_payload.saturating_add(TravelHead::SIZE as u64);
                 let reply = limits.max_answer.saturating_add(ReplyHead::SIZE as u64);
                 let limit = usize::try_from(travel.max(reply).max(install)).unwrap_or(usize::MAX);
+                let limit = limit.max(self.images.max_node_frame);
                 self.images
                     .assembly
                     .fragment(host, header.handle, header.token, frame.body, limit)

@@ -64,6 +64,13 @@ impl SentImage {
         Self { image, entry }
     }
 
+    /// An entry of the image with this index.
+    pub(crate) fn of(index: usize, draw: u64) -> Self {
+        let image = &IMAGES[index];
+        let entry = (draw % u64::from(image.entries)) as u8;
+        Self { image, entry }
+    }
+
     /// The entries of the image that was sent under this id.
     pub(crate) fn find(id: &ImageId) -> Option<impl Iterator<Item = Self>> {
         let image = IMAGES.iter().find(|data| data.id == *id)?;

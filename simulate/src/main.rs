@@ -17,6 +17,7 @@
 //! | `ledger` | the oracle: what was submitted, sent, run and answered |
 //! | `link` | a link that reorders, delays and dies |
 //! | `host`, `port`, `image` | a node's serving side, a connection and its driver, images |
+//! | `mesh` | groups of nodes: invocations that travel on, and their oracle |
 //! | `run` | one seed, and its reduction to the steps that matter |
 //! | `report` | what is printed |
 
@@ -25,6 +26,7 @@ mod host;
 mod image;
 mod ledger;
 mod link;
+mod mesh;
 mod network;
 mod port;
 mod report;

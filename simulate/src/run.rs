@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ledger::Violation;
+use crate::mesh::Mesh;
 use crate::rng::Rng;
 use crate::world::World;
 
@@ -33,6 +34,10 @@ fn panicked(_: Box<dyn Any + Send>) -> Violation {
 
 /// Runs a seed. `kept`: the numbers of the steps that are taken; `None`: all up to `steps`.
 pub(crate) fn run(seed: u64, steps: u64, kept: Option<&[u64]>, is_traced: bool) -> Outcome {
+    // Odd seeds are groups of nodes.
+    if seed % 2 == 1 {
+        return run_mesh(seed, steps, kept, is_traced);
+    }
     let mut world = World::new(seed, is_traced);
     let result = catch_unwind(AssertUnwindSafe(|| {
         world.verdict()?;
@@ -51,6 +56,28 @@ pub(crate) fn run(seed: u64, steps: u64, kept: Option<&[u64]>, is_traced: bool) 
         steps: world.steps,
         violation,
         trace: world.take_trace(),
+    }
+}
+
+/// Runs a seed of a group.
+fn run_mesh(seed: u64, steps: u64, kept: Option<&[u64]>, is_traced: bool) -> Outcome {
+    let mut mesh = Mesh::new(seed, is_traced);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let mut step = |step| mesh.step(&mut Rng::of_step(seed, step));
+        match kept {
+            Some(kept) => kept.iter().copied().try_for_each(&mut step)?,
+            None => (0..steps).try_for_each(&mut step)?,
+        }
+        mesh.finish_run(&mut Rng::of_step(seed, u64::MAX - 1))
+    }));
+    let violation = result.map_or_else(|panic| Some(panicked(panic)), Result::err);
+    if violation.is_some() && mesh.is_traced() {
+        mesh.describe();
+    }
+    Outcome {
+        steps: mesh.steps,
+        violation,
+        trace: mesh.take_trace(),
     }
 }
 

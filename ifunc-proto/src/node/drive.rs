@@ -1,6 +1,5 @@
 //! Sending to a node what waits for it, as its window allows.
 
-use ifunc_abi::ImageId;
 use ifunc_abi::frame::BODY_ALIGN;
 use ifunc_abi::status::{Rejection, Status};
 use zerocopy::little_endian::U64;
@@ -185,8 +184,8 @@ impl<I: Image + Clone> Member<I> {
     fn handle_of<U, B>(&mut self, image: I, connection: &mut Connection<I, U, B>) -> u32 {
         self.uses += 1;
         let uses = self.uses;
-        let id: ImageId = *image.id();
-        if let Some((_, handle, used)) = self.handles.iter_mut().find(|(other, ..)| *other == id) {
+        let key = (*image.id(), image.entry());
+        if let Some((_, handle, used)) = self.handles.iter_mut().find(|(other, ..)| *other == key) {
             *used = uses;
             return *handle;
         }
@@ -197,7 +196,7 @@ impl<I: Image + Clone> Member<I> {
             connection.caller.unbind(handle);
         }
         let handle = connection.caller.bind(image);
-        self.handles.push((id, handle, uses));
+        self.handles.push((key, handle, uses));
         handle
     }
 }

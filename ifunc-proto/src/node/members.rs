@@ -17,10 +17,9 @@ use crate::caller::Image;
 enum State {
     /// There is no link.
     Known,
-    /// There is no link, and the driver was asked for one.
-    Asked,
     Linked,
-    /// There is no link, and the node is not sent to until there is one.
+    /// There is no link, and no invocation is sent until there is one. Replies and weights ask for a link: the node may live,
+    /// and only the link be cut.
     Lost,
 }
 
@@ -28,6 +27,8 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Member<I> {
     state: State,
+    /// The driver was asked for a link.
+    is_asked: bool,
     /// 0: not known.
     epoch: u64,
     /// Invocations that were not sent.
@@ -37,7 +38,7 @@ pub(super) struct Member<I> {
     /// Invocations that were sent and may not have been consumed, oldest first.
     pub(super) sent: VecDeque<Sent>,
     /// The handles of images on the node's connection, and when each was last used.
-    pub(super) handles: Vec<(ImageId, u32, u64)>,
+    pub(super) handles: Vec<((ImageId, u8), u32, u64)>,
     /// Counts the uses of handles.
     pub(super) uses: u64,
     /// Weights are sent to it as soon as its window is open.
@@ -48,6 +49,7 @@ impl<I> Member<I> {
     fn new() -> Self {
         Self {
             state: State::Known,
+            is_asked: false,
             epoch: 0,
             queue: VecDeque::new(),
             control: VecDeque::new(),
@@ -68,11 +70,7 @@ impl<I> Member<I> {
 
     /// Whether the driver is to be asked for a link, now.
     pub(super) fn needs_link(&mut self) -> bool {
-        let needs = self.state == State::Known;
-        if needs {
-            self.state = State::Asked;
-        }
-        needs
+        self.state != State::Linked && !std::mem::replace(&mut self.is_asked, true)
     }
 
     pub(super) fn unconsumed(&self) -> usize {
@@ -98,12 +96,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// There is a link to a node, with a [`Connection`](crate::Connection) that had none before.
     pub fn linked(&mut self, node: u32, epoch: u64, now: u64) {
-        let known = self
-            .members
-            .get(&node)
-            .map(|member| (member.epoch, member.is_linked()));
-        if let Some((before, is_linked)) = known
-            && (is_linked || before != 0 && before != epoch)
+        let known = self.members.get(&node).filter(|member| !member.is_lost());
+        if let Some(member) = known
+            && (member.is_linked() || member.epoch != 0 && member.epoch != epoch)
         {
             // It started again, and this node has not noticed: what the earlier one held is lost.
             self.lose(node, now, |_| true);
@@ -111,6 +106,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         self.add(node);
         if let Some(member) = self.members.get_mut(&node) {
             member.state = State::Linked;
+            member.is_asked = false;
             member.epoch = epoch;
         }
     }
@@ -139,19 +135,30 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let Some(member) = self.members.get_mut(&node) else {
             return;
         };
+        member.is_asked = false;
+        member.are_returns_due = false;
         if member.is_lost() {
+            // It was asked for again, for replies and weights, and cannot be reached.
+            member.control.clear();
+            self.returns.retain(|scope, _| scope.node != node);
+            self.waiting_after_loss(node, now);
             return;
         }
         member.state = State::Lost;
-        member.are_returns_due = false;
         member.handles.clear();
-        member.control.clear();
+        member
+            .control
+            .retain(|control| matches!(control, Control::Reply(..)));
+        let has_replies = !member.control.is_empty();
         let epoch = member.epoch;
         let (sent, queue) = (
             std::mem::take(&mut member.sent),
             std::mem::take(&mut member.queue),
         );
-        self.record_loss(node, epoch, now);
+        self.record_loss(node, epoch, now, true);
+        if has_replies {
+            self.ask_for_link(node);
+        }
         let detail = node.to_string();
         for Sent {
             sequence,
@@ -179,21 +186,24 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if Some(node) == self.config.number {
             return;
         }
-        let is_news = match self.members.get(&node) {
-            // What this node knows itself counts more.
-            Some(member) => !member.is_lost() && !member.is_linked() && member.epoch <= epoch.max(1),
-            None => false,
+        let Some(member) = self.members.get_mut(&node).filter(|member| !member.is_lost()) else {
+            return;
         };
-        if is_news {
-            if let Some(member) = self.members.get_mut(&node) {
-                member.epoch = epoch;
+        if member.is_linked() {
+            // It lives: only the link between the two died, with what it carried.
+            if member.epoch == epoch {
+                self.record_loss(node, epoch, now, false);
             }
+            return;
+        }
+        if member.epoch <= epoch.max(1) {
+            member.epoch = epoch;
             self.lose(node, now, |_| true);
         }
     }
 
-    /// Records a loss, and tells it to all that must know.
-    fn record_loss(&mut self, node: u32, epoch: u64, now: u64) {
+    /// Records a loss, and tells it to all that must know. `is_own`: this node cannot reach the other one.
+    fn record_loss(&mut self, node: u32, epoch: u64, now: u64, is_own: bool) {
         if self.lost.len() == MAX_LOST {
             self.lost.pop_front();
         }
@@ -203,16 +213,17 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let linked: Vec<u32> = self
             .members
             .iter()
-            .filter(|(_, member)| member.is_linked())
+            .filter(|(_, member)| is_own && member.is_linked())
             .map(|(&other, _)| other)
             .collect();
         for other in linked {
             self.post_control(other, Control::Lost(lost));
         }
-        let connections = self.slots_after_loss(node, now);
-        self.waiting_after_loss(node, now);
+        let connections = self.slots_after_loss(now);
+        if is_own {
+            self.waiting_after_loss(node, now);
+        }
         self.scopes_after_loss(node, now);
-        self.returns.retain(|scope, _| scope.node != node);
         self.events.push_back(Event::NodeLost {
             node: lost,
             connections,

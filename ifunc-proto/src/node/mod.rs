@@ -71,8 +71,11 @@ pub struct NodeConfig {
     pub outbox_bytes: usize,
     /// Slots that await answers.
     pub max_slots: usize,
-    /// Scopes whose weight is out.
+    /// Scopes of sources; and as many for weight that cannot be divided.
     pub max_scopes: usize,
+    /// Weight that a scope issues to an invocation: 2 to 2^48. With less, more scopes are opened for weight that cannot be
+    /// divided.
+    pub scope_weight: u64,
     /// Most partial answers of a call that its source has not taken.
     pub max_window: u32,
     /// Largest payload in bytes.
@@ -92,6 +95,7 @@ impl Default for NodeConfig {
             outbox_bytes: 16 << 20,
             max_slots: 1 << 16,
             max_scopes: 1 << 16,
+            scope_weight: 1 << 48,
             max_window: 256,
             max_payload: usize::MAX,
             max_answer: usize::MAX,
@@ -170,6 +174,9 @@ enum Timer {
     Scope(u32, u64),
 }
 
+/// Connections that ended and are remembered.
+const MAX_ENDED: usize = 64;
+
 /// Lost nodes that are remembered.
 const MAX_LOST: usize = 256;
 
@@ -188,6 +195,8 @@ const MAX_LOST: usize = 256;
 /// impl Image for Code {
 ///     fn id(&self) -> &[u8; 32] { &[7; 32] }
 ///     fn bytes(&self) -> &[u8] { b"code" }
+///     fn entries(&self) -> u8 { 1 }
+///     fn entry(&self) -> u8 { 0 }
 ///     fn entries(&self) -> u8 { 1 }
 ///     fn entry(&self) -> u8 { 0 }
 ///     fn is_idempotent(&self) -> bool { false }
@@ -216,6 +225,8 @@ pub struct Node<I, O> {
     streams: BTreeMap<(u64, u64), (u32, u64)>,
     /// Invocations that wait for the window of their stream.
     waiting: BTreeMap<u64, Waiting<I>>,
+    /// Their part of `bytes`.
+    waiting_bytes: usize,
     next_waiter: u64,
     scopes: Table<Scope<O>>,
     /// The scopes of sources, by connection and number.
@@ -227,6 +238,8 @@ pub struct Node<I, O> {
     lost: VecDeque<(u64, u32)>,
     lost_count: u64,
     events: VecDeque<Event<O>>,
+    /// The last connections that ended: their invocations may still run.
+    ended_connections: VecDeque<u64>,
     /// Scopes to which weight was returned when those without were last forgotten.
     owed_at_last_sweep: usize,
     /// When the driver last told the time.
@@ -248,6 +261,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
             slots: Table::new(),
             streams: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            waiting_bytes: 0,
             next_waiter: 1,
             scopes: Table::new(),
             source_scopes: BTreeMap::new(),
@@ -256,6 +270,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
             lost: VecDeque::new(),
             lost_count: 0,
             events: VecDeque::new(),
+            ended_connections: VecDeque::new(),
             owed_at_last_sweep: 0,
             now: 0,
             weight_frames: 0,
@@ -278,10 +293,12 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
         self.config.number.unwrap_or(NO_NODE)
     }
 
-    /// Whether a source may add an invocation: the outbox is at most half full, and there are slots.
+    /// Whether a source may add an invocation: the outbox is at most half full.
+    ///
+    /// What waits for the window of a stream does not count: the source that opens the window may be one that waits.
     #[must_use]
     pub fn admits(&self) -> bool {
-        self.bytes <= self.config.outbox_bytes / 2 && self.slots.len() < self.config.max_slots
+        self.bytes - self.waiting_bytes <= self.config.outbox_bytes / 2
     }
 
     /// What the driver does next for the node.
@@ -382,8 +399,12 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
         self.send_returns(now, true);
     }
 
-    /// A source's connection ended: nothing awaits its answers.
+    /// A source's connection ended: nothing awaits its answers. Its number is not used again.
     pub fn forget_connection(&mut self, connection: u64) {
+        if self.ended_connections.len() == MAX_ENDED {
+            self.ended_connections.pop_front();
+        }
+        self.ended_connections.push_back(connection);
         self.forget_slots(connection);
         self.forget_scopes(connection);
     }

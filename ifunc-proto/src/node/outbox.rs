@@ -88,11 +88,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         }
     }
 
-    /// Adds a frame that is no invocation. For a node that was lost it is dropped: what it replies to is lost, too.
+    /// Adds a frame that is no invocation. For a node that was lost, too: perhaps only the link was cut.
     pub(super) fn post_control(&mut self, to: u32, control: Control) {
-        if let Some(member) = self.members.get_mut(&to)
-            && !member.is_lost()
-        {
+        if let Some(member) = self.members.get_mut(&to) {
             member.control.push_back(control);
             self.ask_for_link(to);
         }

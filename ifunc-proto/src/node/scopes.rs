@@ -9,9 +9,10 @@ use super::outbox::Message;
 use super::{Event, Node, Timer};
 use crate::caller::Image;
 use crate::host::MalformedFrame;
+use crate::server::MAX_NODE_FRAME;
 
-/// The weight of an invocation that a scope issues. A thousand of them fit into a returned weight many times over.
-const FULL: u64 = 1 << 48;
+/// Most weight of an invocation. A thousand of them fit into a returned weight many times over.
+const MAX_WEIGHT: u64 = 1 << 48;
 /// Nanoseconds without a return after which a scope ends that lost a node.
 const STUCK: u64 = 1_000_000_000;
 /// Returns to one scope that are sent without waiting for more.
@@ -24,8 +25,8 @@ const DELAY: u64 = 100_000;
 const MAX_DOUBLINGS: u32 = 9;
 /// Scopes for which what they paid is remembered while nothing is returned to them.
 const KEPT: usize = 256;
-/// Bytes after which no other scope's return is added to a frame.
-const FULL_FRAME: usize = 16 << 10;
+/// Bytes after which no other scope's return is added to a frame. A report is shorter.
+const FULL_FRAME: usize = MAX_NODE_FRAME / 2;
 
 /// A scope whose weight is out.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl Returns {
 
 /// A weight that a node stated.
 pub(super) fn checked(weight: u64) -> u64 {
-    weight.min(FULL)
+    weight.min(MAX_WEIGHT)
 }
 
 impl<I: Image + Clone, O: Clone> Node<I, O> {
@@ -109,7 +110,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let key = (connection, number);
         let (index, nonce) = match self.source_scopes.get(&key) {
             Some(&scope) => scope,
-            None if self.scopes.len() >= self.config.max_scopes => return None,
+            None if self.source_scopes.len() >= self.config.max_scopes => return None,
             None => {
                 let root = Root::Source {
                     connection,
@@ -121,8 +122,14 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 scope
             }
         };
-        self.scopes.get_mut(index, nonce)?.outstanding += u128::from(FULL);
-        Some((SlotRef::new(self.me(), index, nonce), FULL))
+        let weight = self.scope_weight();
+        self.scopes.get_mut(index, nonce)?.outstanding += u128::from(weight);
+        Some((SlotRef::new(self.me(), index, nonce), weight))
+    }
+
+    /// The weight of an invocation that a scope issues.
+    fn scope_weight(&self) -> u64 {
+        self.config.scope_weight.clamp(2, MAX_WEIGHT)
     }
 
     fn open_scope(&mut self, root: Root<O>, now: u64) -> (u32, u64) {
@@ -155,12 +162,13 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return;
         }
         if weight <= count {
+            let issued = self.scope_weight().max(count + 1);
             let (index, nonce) = self.open_scope(Root::Weight(scope, weight), now);
             if let Some(own) = self.scopes.get_mut(index, nonce) {
-                own.outstanding = u128::from(FULL);
+                own.outstanding = u128::from(issued);
             }
             scope = SlotRef::new(self.me(), index, nonce);
-            weight = FULL;
+            weight = issued;
         }
         let share = (weight - 1) / count;
         for (_, message) in sent {
@@ -176,8 +184,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             self.weight_returned(scope, weight, report, now);
             return;
         }
-        let holder = self.members.get(&scope.node.get());
-        if holder.is_none_or(|member| member.is_lost()) {
+        if !self.members.contains_key(&scope.node.get()) {
             return;
         }
         self.make_room_for_returns();
@@ -368,7 +375,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 break;
             }
             let mut report = Vec::new();
-            returns.report.encode_to(&mut report, FULL_FRAME);
+            returns
+                .report
+                .encode_to(&mut report, FULL_FRAME - ReturnHead::SIZE);
             let head = ReturnHead {
                 scope: scope.slot,
                 len: U32::new(report.len() as u32),

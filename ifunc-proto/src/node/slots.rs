@@ -199,7 +199,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     }
 
     /// A node was lost: calls without a deadline get one. Returns the connections that have calls under way.
-    pub(super) fn slots_after_loss(&mut self, node: u32, now: u64) -> Vec<u64> {
+    pub(super) fn slots_after_loss(&mut self, now: u64) -> Vec<u64> {
         let mut connections = Vec::new();
         let at = now.saturating_add(self.config.grace);
         for (index, nonce, slot) in self.slots.iter_mut() {
@@ -207,9 +207,6 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             if slot.deadline == NO_DEADLINE {
                 slot.deadline = at;
                 self.timers.insert((at, Timer::Slot(index, nonce)));
-            }
-            if let Some(stream) = &mut slot.stream {
-                stream.waiter = stream.waiter.filter(|waiter| waiter.0 != node);
             }
         }
         connections.sort_unstable();
@@ -300,6 +297,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if message.deadline != NO_DEADLINE {
             self.timers.insert((message.deadline, Timer::Waiting(waiter)));
         }
+        self.waiting_bytes += message.size();
         self.waiting.insert(waiter, Waiting { message });
         let head = WindowHead {
             slot: holder.slot,
@@ -311,11 +309,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return;
         }
         let header = Header::new(Kind::Window, 0, holder.nonce.get());
-        let is_reachable = self
-            .members
-            .get(&holder.node.get())
-            .is_some_and(|member| !member.is_lost());
-        if is_reachable {
+        if self.members.contains_key(&holder.node.get()) {
             self.post_control(holder.node.get(), Control::Window(header, head));
         } else {
             self.window_granted(waiter, holder.nonce.get(), 0);
@@ -331,10 +325,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if !is_own {
             return;
         }
-        let Some(Waiting { mut message }) = self.waiting.remove(&waiter) else {
+        let Some(mut message) = self.stop_waiting(waiter) else {
             return;
         };
-        self.timers.remove(&(message.deadline, Timer::Waiting(waiter)));
         if count == 0 {
             self.drop_message(message, Status::Rejected(Rejection::TooLate), b"", self.now);
             return;
@@ -345,22 +338,39 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// The deadline of an invocation passed that waits for its window.
     pub(super) fn waiting_expired(&mut self, waiter: u64, now: u64) {
-        if let Some(Waiting { message }) = self.waiting.remove(&waiter) {
+        if let Some(message) = self.stop_waiting(waiter) {
             self.drop_message(message, Status::Rejected(Rejection::TooLate), b"", now);
         }
     }
 
-    /// A node was lost: the calls whose slots it held are over.
+    /// Takes an invocation that waits.
+    fn stop_waiting(&mut self, waiter: u64) -> Option<Message<I>> {
+        let Waiting { message } = self.waiting.remove(&waiter)?;
+        self.waiting_bytes -= message.size();
+        self.timers.remove(&(message.deadline, Timer::Waiting(waiter)));
+        Some(message)
+    }
+
+    /// A node was lost: the calls whose slots it held are over, and what waited on it waits no more.
     pub(super) fn waiting_after_loss(&mut self, node: u32, now: u64) {
+        for (_, _, slot) in self.slots.iter_mut() {
+            if let Some(stream) = &mut slot.stream {
+                stream.waiter = stream.waiter.filter(|waiter| waiter.0 != node);
+            }
+        }
         let waiting = self.waiting.iter();
         let over: Vec<u64> = waiting
             .filter(|(_, waiting)| waiting.holder() == node)
             .map(|(&waiter, _)| waiter)
             .collect();
         for waiter in over {
-            if let Some(Waiting { message }) = self.waiting.remove(&waiter) {
-                self.timers.remove(&(message.deadline, Timer::Waiting(waiter)));
-                self.drop_message(message, Status::Rejected(Rejection::TooLate), b"", now);
+            if let Some(message) = self.stop_waiting(waiter) {
+                self.drop_message(
+                    message,
+                    Status::Rejected(Rejection::NodeLost),
+                    node.to_string().as_bytes(),
+                    now,
+                );
             }
         }
     }

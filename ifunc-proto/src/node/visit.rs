@@ -266,10 +266,10 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if visit.is_forwarded() {
             return Err(TravelError::Ended);
         }
-        self.may_post(visit, to, payload.len())?;
         if matches!(visit.answers, Answers::Source { .. }) && self.slots.len() >= self.config.max_slots {
             return Err(TravelError::Busy);
         }
+        self.may_post(visit, to, payload.len())?;
         let message = self.message(visit, image, payload);
         visit.forwarded = Some(Box::new((to, message)));
         Ok(())
@@ -297,7 +297,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// Whether a message may be added, and counts it in the outbox.
     fn may_post(&mut self, visit: &Visit<I, O>, to: u32, payload: usize) -> Result<(), TravelError> {
         let number = self.config.number.ok_or(TravelError::NoGroup)?;
-        if to != number && !self.members.get(&to).is_some_and(|member| !member.is_lost()) {
+        if to != number && self.members.get(&to).is_none_or(|member| member.is_lost()) {
             return Err(TravelError::NoNode);
         }
         if visit.hops >= visit.hop_limit {
@@ -362,6 +362,12 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             partials,
             ..
         } = visit;
+        let answers = match answers {
+            Answers::Source { connection, .. } if self.ended_connections.contains(&connection) => {
+                Answers::Nowhere
+            }
+            answers => answers,
+        };
         let mut outcome = match outcome {
             Ok(Some(_)) if forwarded.is_some() => Err(ended_twice()),
             Ok(Some(answer)) if answer.len() > max_answer as usize => Err(too_long(answer.len(), max_answer)),
@@ -453,7 +459,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     }
 
     fn partial_events(&mut self, origin: &O, first: u32, partials: Vec<Vec<u8>>) {
-        for (number, answer) in (first..).zip(partials) {
+        for (answer, number) in partials.into_iter().zip(first..) {
             self.events.push_back(Event::Partial {
                 origin: origin.clone(),
                 number,
@@ -463,7 +469,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     }
 
     fn reply_partials(&mut self, slot: SlotRef, first: u32, partials: &[Vec<u8>]) {
-        for (index, answer) in (first..).zip(partials) {
+        for (answer, index) in partials.iter().zip(first..) {
             self.reply_with(slot, index, false, Status::Executed, answer);
         }
     }

@@ -1,0 +1,178 @@
+//! Liveness of a group: a network that delivers everything, and time that passes when nothing else moves.
+
+use ifunc_proto::node::NodeFootprint;
+
+use super::{Mesh, Peer, say};
+use crate::ledger::Violation;
+use crate::link::End;
+use crate::rng::Rng;
+
+/// Passes after which a group that still moves is stuck.
+const MAX_PASSES: usize = 20_000;
+
+impl Mesh {
+    /// The end of a run: nothing new begins, and everything ends.
+    pub(crate) fn finish_run(&mut self, rng: &mut Rng) -> Result<(), Violation> {
+        say!(self, "the run ends");
+        if rng.one_in(2) {
+            while self.nodes.iter().any(|node| !node.is_up) {
+                self.restart(rng);
+            }
+        }
+        self.settle();
+        self.verdict()?;
+        for at in 0..self.sources.len() {
+            for scope in self.sources[at].scopes.clone() {
+                self.finish(at, scope);
+                self.settle();
+                self.verdict()?;
+            }
+        }
+        self.settle();
+        self.expect_rest();
+        self.verdict()
+    }
+
+    /// Moves everything until nothing moves any more, whatever time passes.
+    pub(super) fn settle(&mut self) {
+        let mut rng = Rng::new(self.steps);
+        for node in 0..self.nodes.len() {
+            let mut port = 0;
+            // Every driver is awake, and polls until there is nothing.
+            while let Some(link) = self.nodes[node].ports.get(port).map(|port| port.link) {
+                let is_awake = self.poll(node, port) > 0;
+                let is_same = self.nodes[node]
+                    .ports
+                    .get(port)
+                    .is_some_and(|port| port.link == link);
+                port += usize::from(is_same && !is_awake);
+            }
+        }
+        for _ in 0..MAX_PASSES {
+            if self.ledger.violation.is_some() {
+                return;
+            }
+            if self.pass(&mut rng) {
+                continue;
+            }
+            for node in self.nodes.iter_mut().filter(|node| node.is_up) {
+                node.node.idle(self.now);
+            }
+            if self.pass(&mut rng) {
+                continue;
+            }
+            let nodes = self.nodes.iter().filter(|node| node.is_up);
+            match nodes.filter_map(|node| node.node.next_deadline()).min() {
+                Some(at) => self.pass_time(at.saturating_sub(self.now).max(1)),
+                None => return,
+            }
+        }
+        self.ledger.fail("everything comes to rest", "it still moves");
+    }
+
+    /// Lets everything that can move do so once.
+    fn pass(&mut self, rng: &mut Rng) -> bool {
+        self.notice_all();
+        let mut has_moved = self.connect_wanted(rng);
+        self.steps += 1;
+        for link in &mut self.links {
+            for channel in &mut link.channels {
+                while channel.deliver(rng) {
+                    has_moved = true;
+                }
+                has_moved |= channel.return_credits(true);
+            }
+        }
+        for node in 0..self.nodes.len() {
+            let mut port = 0;
+            while port < self.nodes[node].ports.len() {
+                if self.is_due(node, port) {
+                    let before = self.nodes[node].ports.len();
+                    let link = self.nodes[node].ports[port].link;
+                    let moved = self.moved(link);
+                    // A driver sleeps after a poll that finds nothing.
+                    while self.poll(node, port) > 0 {
+                        has_moved = true;
+                        self.steps += 1;
+                        if self.nodes[node].ports.len() < before {
+                            break;
+                        }
+                    }
+                    has_moved |= self.moved(link) != moved;
+                    if self.nodes[node].ports.len() < before {
+                        continue;
+                    }
+                }
+                port += 1;
+            }
+            while self.run_one(node, 0) || self.do_events(node) {
+                has_moved = true;
+                if self.ledger.violation.is_some() {
+                    return true;
+                }
+            }
+            for other in 0..self.nodes.len() {
+                has_moved |= self.drive(node, other);
+            }
+        }
+        for source in 0..self.sources.len() {
+            has_moved |= self.take_outcomes(source, true);
+        }
+        self.check_bounds();
+        has_moved
+    }
+
+    /// How much a link moved.
+    fn moved(&self, link: usize) -> u64 {
+        self.links[link]
+            .channels
+            .iter()
+            .map(|channel| channel.moved)
+            .sum()
+    }
+
+    /// Whether a driver polls a connection, as the connection tells it.
+    fn is_due(&mut self, node: usize, port: usize) -> bool {
+        let own = &mut self.nodes[node];
+        let admits = own.node.admits();
+        let port = &mut own.ports[port];
+        let mut end = End::new(&mut self.links[port.link].channels, port.side);
+        let has_arrived = end.rx.0.has_arrived();
+        let connection = &mut port.connection;
+        if connection.is_stalled() {
+            let is_node = matches!(port.peer, Peer::Node(_));
+            return !connection.is_blocked(&mut end) || has_arrived && is_node;
+        }
+        if connection.is_held() && !admits {
+            return connection.has_work();
+        }
+        connection.has_work() || has_arrived && connection.is_linked()
+    }
+
+    /// Nothing moves any more: nothing may wait.
+    fn expect_rest(&mut self) {
+        for at in 0..self.sources.len() {
+            let source = &self.sources[at];
+            if !source.calls.is_empty() || !source.scopes.is_empty() {
+                let detail = format!(
+                    "source {at}: calls {:?}, scopes {:?}",
+                    source.calls, source.scopes
+                );
+                self.ledger.fail("every call and every scope ends", detail);
+            }
+        }
+        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up) {
+            let held = node.node.footprint();
+            let none = NodeFootprint {
+                unconsumed: held.unconsumed,
+                ..NodeFootprint::default()
+            };
+            if held != none || !node.running.is_empty() {
+                self.ledger.fail(
+                    "nothing waits on a node that could go on",
+                    format_args!("node {index}: {held:?}"),
+                );
+            }
+        }
+    }
+}
