@@ -33,6 +33,12 @@ pub(crate) fn run(steps: &mut Steps) {
         let name = format!("06-top-k over {transport}");
         steps.step(&name, || checked(transport, "06-top-k", &["--rows", "50000"]));
     }
+    for &transport in transports::all() {
+        let name = format!("07-live-upgrade over {transport}");
+        steps.step(&name, || {
+            checked(transport, "07-live-upgrade", &["--calls", "6000"])
+        });
+    }
 }
 
 /// Runs an example that compares its result with that of a sequential computation. Returns the line that says so.
