@@ -47,6 +47,39 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// itself, the old version is dropped later: after one of the next changes, or when the target is idle.
 /// [`waiting`](Self::waiting) counts those.
 ///
+/// **From afar**, exports change through an exported function of the host that has a clone of this value. A source whose code the
+/// target accepts may call it in an invocation, and has the authority that the function gives it: which symbols may change, and
+/// to what. The change does not wait for the invocation that makes it.
+///
+/// ```
+/// use std::sync::OnceLock;
+///
+/// use ifunc_exec::{Exports, Symbol};
+///
+/// #[ifunc::export]
+/// fn score(words: u32) -> u32 {
+///     words
+/// }
+///
+/// #[ifunc::export]
+/// fn score_twice(words: u32) -> u32 {
+///     2 * words
+/// }
+///
+/// /// Set after the target was made: `EXPORTS.set(target.exports())`.
+/// static EXPORTS: OnceLock<Exports> = OnceLock::new();
+///
+/// /// Chooses between versions that this program has, and nothing else.
+/// #[ifunc::export]
+/// fn choose_score(twice: bool) -> bool {
+///     let name = if twice { "score_twice" } else { "score" };
+///     let (Some(exports), Some(chosen)) = (EXPORTS.get(), Symbol::exported(name)) else {
+///         return false;
+///     };
+///     exports.replace(chosen.named("score")).is_ok()
+/// }
+/// ```
+///
 /// An ifunc must not keep the address of a symbol beyond its invocation: the runtime does not know of it. If an image that
 /// may be called outside of invocations (`IFUNC_PINNED`) imports a symbol, its versions are never dropped.
 #[derive(Clone, Debug)]
