@@ -77,3 +77,45 @@ pub struct Context {
     /// Private to the target.
     pub host: *mut c_void,
 }
+
+/// The first argument of `X_batch`, which an image may have beside `X_main`: entries of a batch with payloads of one length.
+///
+/// The full call is `u32 X_batch(struct ifunc_batch *batch, size_t size_of_batch, void *target_args, struct
+/// ifunc_context *ctx)`. `X_batch` calls `X_main` for each entry in order. Before each call it stores the number of entries
+/// begun so far, that one included, in [`started`](Self::started): whatever ends the call names the entry. It returns
+///
+/// * [`MAIN_OK`] after the last entry; before an entry, but not before the first, for whose answer there is not
+///   [`max_answer`](Self::max_answer) memory left; and after one that set [`Context::answer_len`] above its capacity;
+/// * the result of `X_main` after an entry for which that is not [`MAIN_OK`].
+///
+/// The target calls it again for the entries that are left. `ctx` is never null. If answers are wanted, `X_batch` sets the
+/// context's `answer`, `answer_capacity` and `answer_len` before each entry. It stores the length of each answer in
+/// [`answer_lens`](Self::answer_lens), and the next answer begins after it at a multiple of 8 bytes from the first.
+///
+/// `#[ifunc]` writes `X_batch` for Rust, and the builder for C: authors do not.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Batch {
+    /// [`ABI_VERSION`](crate::ABI_VERSION) of the target. A later version adds fields at the end only.
+    pub version: u32,
+    /// Size of this struct in bytes on the target.
+    pub size: u32,
+    /// The first payload. Each is aligned as the image asks.
+    pub payloads: *const u8,
+    /// Length of each payload in bytes.
+    pub payload_size: usize,
+    /// Distance between two payloads in bytes.
+    pub stride: usize,
+    /// Number of entries, at least 1.
+    pub count: u32,
+    /// Number of entries that were begun; 0 at the call.
+    pub started: u32,
+    /// Memory for the answers, at least `max_answer` bytes; null if none is wanted.
+    pub answers: *mut u8,
+    /// Size of that memory in bytes.
+    pub answers_capacity: usize,
+    /// Length of the longest answer in bytes.
+    pub max_answer: usize,
+    /// Lengths of the answers, `count` of them; null if none is wanted.
+    pub answer_lens: *mut u32,
+}

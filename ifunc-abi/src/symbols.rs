@@ -75,6 +75,9 @@ pub const META_SECTION: &str = ".ifunc.meta";
 
 /// `X_main`: the function that travels.
 pub const MAIN_SUFFIX: &str = "_main";
+/// Prefix of the function that runs a run of entries: `__ifunc_batch_X`, called `X_batch` in the documentation. Reserved,
+/// because an author may call a function `X_batch`.
+pub const BATCH_PREFIX: &str = "__ifunc_batch_";
 /// `X_payload_bound(source_args, n)` returns an upper bound of the payload's size; then the source calls
 /// `X_payload_init(source_args, n, payload, *size)`.
 pub const BOUND_SUFFIX: &str = "_payload_bound";

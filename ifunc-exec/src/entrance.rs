@@ -42,7 +42,7 @@ impl Entrance {
         self.address.load(Ordering::Relaxed)
     }
 
-    fn set_open(&self, is_open: bool) {
+    pub(crate) fn set_open(&self, is_open: bool) {
         let address = if is_open {
             self.entry
         } else {
@@ -97,7 +97,7 @@ impl Door {
     /// Opens and closes this entry of the image with the others from now on.
     pub(crate) fn add(&self, entry: &Arc<InstalledEntry>) {
         let State { access, entries } = &mut *self.lock();
-        entry.entrance.set_open(*access == Access::Open);
+        entry.set_open(*access == Access::Open);
         if entries.len() == entries.capacity() {
             entries.retain(|entry| entry.strong_count() > 0);
         }
@@ -109,7 +109,7 @@ impl Door {
         let mut state = self.lock();
         let is_open = access == Access::Open;
         for entry in state.entries.iter().filter_map(Weak::upgrade) {
-            entry.entrance.set_open(is_open);
+            entry.set_open(is_open);
         }
         let before = std::mem::replace(&mut state.access, access);
         self.changed.notify_all();

@@ -59,6 +59,71 @@ pub trait Executor {
         invocation: Invocation<'_, Self::Entry>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>>;
+
+    /// Whether [`run_batch`](Self::run_batch) can run this entry.
+    fn has_batch(entry: &Self::Entry) -> bool;
+
+    /// Runs entries of a batch in one crossing of the call gate. Stops after one that has no answer, and before one for whose
+    /// answer there may be too little memory. At least one is started.
+    ///
+    /// # Panics
+    /// If the entry [has none](Self::has_batch), or there is too little memory for one answer.
+    fn run_batch(
+        session: &mut Self::Session<'_>,
+        batch: Batch<'_, Self::Entry>,
+        answers: Option<BatchAnswers<'_>>,
+    ) -> BatchEnd;
+}
+
+/// Entries of a batch for one entry of an image, which are run in order.
+#[derive(Debug)]
+pub struct Batch<'a, Entry = InstalledEntry> {
+    /// The first invocation.
+    pub(crate) first: Invocation<'a, Entry>,
+    pub(crate) stride: usize,
+    pub(crate) count: usize,
+}
+
+impl<'a, Entry> Batch<'a, Entry> {
+    /// `count` invocations, at least one, with payloads of one length. Two of them are `stride` bytes apart.
+    ///
+    /// # Safety
+    /// What [`Invocation::new`] requires, for each of them.
+    #[must_use]
+    pub unsafe fn new(first: Invocation<'a, Entry>, stride: usize, count: usize) -> Self {
+        Self { first, stride, count }
+    }
+}
+
+/// Memory for the answers of a batch. Each begins at a multiple of 8 bytes from the first, right after the one before.
+#[derive(Debug)]
+pub struct BatchAnswers<'a> {
+    /// At least `max_answer` bytes.
+    pub memory: &'a mut [u8],
+    /// Length of the longest answer.
+    pub max_answer: usize,
+    /// The lengths of the answers: at least as many as there are entries.
+    pub lens: &'a mut [u32],
+}
+
+impl BatchAnswers<'_> {
+    /// Makes the first `count` lengths those of answers that lie in the memory: an ifunc can overwrite them.
+    pub(crate) fn validate(&mut self, count: usize) {
+        let mut left = self.memory.len();
+        for len in &mut self.lens[..count] {
+            *len = (*len).min(self.max_answer.min(left) as u32);
+            left = left.saturating_sub((*len as usize).next_multiple_of(8));
+        }
+    }
+}
+
+/// How far a batch was run.
+#[derive(Debug)]
+pub struct BatchEnd {
+    /// Number of entries that ended well.
+    pub executed: usize,
+    /// Why the entry after them has no answer; `None`: it was not started.
+    pub failed: Option<Box<Failed>>,
 }
 
 /// Everything that an invocation is given.

@@ -11,7 +11,7 @@ use ifunc_abi::{ABI_VERSION, ImageId};
 
 use crate::debug::{DebugInfo, DebugRegistry};
 use crate::ended::{end, log};
-use crate::executor::{Executor, Invocation, Observer};
+use crate::executor::{Batch, BatchAnswers, BatchEnd, Executor, Invocation, Observer};
 use crate::exports::{Exports, ReplacedVersions};
 use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, ifunc_exec_enter};
 use crate::image::cache::{CodeCache, Record};
@@ -213,6 +213,107 @@ impl Executor for InProcess {
             &ctx,
             room,
         )
+    }
+
+    fn has_batch(entry: &InstalledEntry) -> bool {
+        entry.batch.is_some()
+    }
+
+    fn run_batch(
+        session: &mut Session<'_>,
+        batch: Batch<'_>,
+        mut answers: Option<BatchAnswers<'_>>,
+    ) -> BatchEnd {
+        let Batch {
+            first:
+                Invocation {
+                    entry,
+                    payload,
+                    size,
+                    target,
+                    sender,
+                },
+            stride,
+            count,
+        } = &batch;
+        let (entry, payload, size) = (*entry, *payload, *size);
+        let (target, sender, stride, count) = (*target, *sender, *stride, *count);
+        let entrance = entry
+            .batch
+            .as_ref()
+            .expect("an entry with a function for batches");
+        let room = answers.as_ref().map(|answers| answers.max_answer);
+        let (memory, answers_capacity, answer_lens) = match &mut answers {
+            Some(answers) => {
+                let capacity = answers.memory.len();
+                assert!(capacity >= answers.max_answer && answers.lens.len() >= count);
+                (answers.memory.as_mut_ptr(), capacity, answers.lens.as_mut_ptr())
+            }
+            None => (std::ptr::null_mut(), 0, std::ptr::null_mut()),
+        };
+        let mut raw = context::Batch {
+            version: ABI_VERSION.into(),
+            size: size_of::<context::Batch>() as u32,
+            payloads: payload,
+            payload_size: size,
+            stride,
+            count: count as u32,
+            started: 0,
+            answers: memory,
+            answers_capacity,
+            max_answer: room.unwrap_or(0),
+            answer_lens,
+        };
+        let mut ctx = Context {
+            version: ABI_VERSION.into(),
+            size: size_of::<Context>() as u32,
+            sender,
+            answer: memory,
+            answer_capacity: room.unwrap_or(0),
+            answer_len: 0,
+            log,
+            host: (&raw const *entry).cast_mut().cast(),
+        };
+        // SAFETY: as in `run`; `X_batch` takes the batch as its payload, a local that describes what `Batch::new` was promised.
+        let code = unsafe {
+            session.enter(
+                entrance.address(),
+                (&raw mut raw).cast_const().cast(),
+                size_of::<context::Batch>(),
+                target,
+                &raw mut ctx,
+            )
+        };
+        if code != context::MAIN_OK && session.gate.take_turned_away() {
+            return match entry.image().door.wait() {
+                Ok(()) => Self::run_batch(session, batch, answers),
+                Err(refusal) => BatchEnd {
+                    executed: 0,
+                    failed: Some(refusal.into()),
+                },
+            };
+        }
+        // By the local values: an ifunc can overwrite the batch.
+        let started = (raw.started as usize).clamp(1, count);
+        if let Some(answers) = &mut answers {
+            answers.validate(started);
+        }
+        if code == context::MAIN_OK && room.is_none_or(|room| ctx.answer_len <= room) {
+            return BatchEnd {
+                executed: started,
+                failed: None,
+            };
+        }
+        let last = end(session, entry, (size, sender), code, ctx.answer_len, room);
+        let executed = match &last {
+            // A result that means no failure, after an entry whose answer nobody wants.
+            Ok(_) => started,
+            Err(_) => started - 1,
+        };
+        BatchEnd {
+            executed,
+            failed: last.err(),
+        }
     }
 }
 

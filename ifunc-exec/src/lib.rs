@@ -39,7 +39,7 @@ mod threads;
 
 pub use arch::{ARCH, cpu_features};
 pub use debug::DebugInfo;
-pub use executor::{Executor, Invocation, Observer};
+pub use executor::{Batch, BatchAnswers, BatchEnd, Executor, Invocation, Observer};
 pub use exports::{ExportError, ExportInfo, Exports, Update};
 pub use image::{
     EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,

@@ -40,7 +40,7 @@ pub(crate) fn emit(
             name: root.name.into(),
             flags: root.flags,
             main: layout.address(graph.entry) as u32,
-            batch: None,
+            batch: graph.batch.map(|batch| layout.address(batch) as u32),
             payload: root.payload,
             target: root.target,
             answer: root.answer,

@@ -40,11 +40,13 @@ pub(crate) fn collect<'w, 'a>(
         reasons: Reasons::default(),
         current: None,
         root: format!("{}{}", request.root.name, symbols::MAIN_SUFFIX),
+        batch: format!("{}{}", symbols::BATCH_PREFIX, request.root.name),
         extracted: OnceCell::new(),
     };
     let Some((arch, entry)) = collector.entry() else {
         return Err(collector.reasons.into_error(request.root.name));
     };
+    let batch = collector.batch();
     let mut next = 0;
     while next < collector.sections.len() {
         collector.follow(next, arch);
@@ -59,6 +61,7 @@ pub(crate) fn collect<'w, 'a>(
         sections: collector.sections,
         imports: collector.imports,
         entry,
+        batch,
         thunks: collector.thunks,
         stubs: collector.stubs,
         got_entries: collector.got_entries,
@@ -86,6 +89,8 @@ pub(crate) struct Collector<'w, 'a> {
     pub(crate) current: Option<(usize, u64)>,
     /// The entry's symbol.
     pub(crate) root: String,
+    /// The symbol of the entry for batches.
+    batch: String,
     /// The members of archives that an ordinary linker extracts; computed for the first weak reference to a member.
     pub(crate) extracted: OnceCell<BTreeSet<usize>>,
 }
@@ -137,6 +142,25 @@ impl<'w, 'a> Collector<'w, 'a> {
                 offset: value,
             },
         ))
+    }
+
+    /// Finds the function that runs a run of entries, and keeps its input section. An image without one runs them one by one.
+    fn batch(&mut self) -> Option<SectionOffset> {
+        let found = self.inputs.definition(&self.batch).ok()??;
+        let object = self.inputs.object(found.object).ok()?;
+        let symbol = &object.symbols[found.symbol];
+        let Location::Section { index, value } = symbol.place else {
+            return None;
+        };
+        let section = &object.sections[index];
+        if section.kind != SectionKind::Text || value >= section.size || symbol.kind == elf::STT_GNU_IFUNC {
+            return None;
+        }
+        let section = self.keep(found.object, object, index, 0);
+        Some(SectionOffset {
+            section,
+            offset: value,
+        })
     }
 
     /// A readable object. Those that definitions and input sections refer to always are.

@@ -142,6 +142,8 @@ pub(crate) struct Graph<'w, 'a> {
     /// By first reference.
     pub(crate) imports: Vec<Import<'a>>,
     pub(crate) entry: SectionOffset,
+    /// The function that runs a run of entries, if there is one.
+    pub(crate) batch: Option<SectionOffset>,
     /// The imports that have a thunk.
     pub(crate) thunks: BTreeSet<usize>,
     /// In the order of their relocations.

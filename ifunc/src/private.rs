@@ -12,7 +12,9 @@
 
 use core::ffi::{c_int, c_void};
 
-pub use ifunc_abi::context::{Context as RawContext, MAIN_BAD_ANSWER, MAIN_BAD_PAYLOAD, MAIN_OK};
+pub use ifunc_abi::context::{
+    Batch as RawBatch, Context as RawContext, MAIN_BAD_ANSWER, MAIN_BAD_PAYLOAD, MAIN_OK,
+};
 #[cfg(not(ifunc_image))]
 pub use linkme;
 
@@ -84,6 +86,65 @@ pub unsafe fn init(
         }
         _ => 1,
     }
+}
+
+/// `X_batch`: calls `main` for each entry of a batch, as [`RawBatch`] says.
+///
+/// # Safety
+/// `batch` and `ctx` are valid for reads and writes and not aliased; what `batch` describes is as it says.
+#[inline]
+pub unsafe fn run_batch(
+    batch: *mut RawBatch,
+    ctx: *mut RawContext,
+    main: impl Fn(*const c_void, usize, *mut RawContext) -> u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let (
+        started,
+        &RawBatch {
+            mut payloads,
+            payload_size,
+            stride,
+            count,
+            mut answers,
+            answers_capacity: mut capacity,
+            max_answer,
+            answer_lens,
+            ..
+        },
+    ) = (unsafe { &raw mut (*batch).started }, unsafe { &*batch });
+    let wants_answers = !answers.is_null();
+    for index in 0..count {
+        if wants_answers {
+            if index > 0 && capacity < max_answer {
+                return MAIN_OK;
+            }
+            // SAFETY: the caller's promise.
+            let ctx = unsafe { &mut *ctx };
+            (ctx.answer, ctx.answer_capacity, ctx.answer_len) = (answers, max_answer, 0);
+        }
+        // Volatile: `main` may end the call from any depth, and the target reads this after it.
+        // SAFETY: a field of `batch`.
+        unsafe { started.write_volatile(index + 1) };
+        let code = main(payloads.cast(), payload_size, ctx);
+        if code != MAIN_OK {
+            return code;
+        }
+        if wants_answers {
+            // SAFETY: the caller's promise.
+            let len = unsafe { (*ctx).answer_len };
+            if len > max_answer {
+                return MAIN_OK;
+            }
+            // SAFETY: there are `count` lengths.
+            unsafe { answer_lens.add(index as usize).write(len as u32) };
+            let used = len.next_multiple_of(8).min(capacity);
+            answers = answers.wrapping_add(used);
+            capacity -= used;
+        }
+        payloads = payloads.wrapping_add(stride);
+    }
+    MAIN_OK
 }
 
 /// Length of [`concat`]'s result.

@@ -17,6 +17,60 @@ fn connect_patiently(address: &str, reconnect: Duration) -> Source {
     Source::connect_with(address, options).unwrap()
 }
 
+/// One crossing of the call gate for many entries: each has its own answer or failure all the same.
+#[test]
+fn runs_of_rust_and_c_with_panics_among_them() {
+    let Some(address) = unique() else { return };
+    let mut target = Process::target(&address);
+    let source = connect_patiently(&address, TIMEOUT);
+    let add = source
+        .register_path::<t_add>(library("t_add"))
+        .unwrap()
+        .aggregated();
+    let index = source
+        .register_path::<t_index>(library("t_index"))
+        .unwrap()
+        .aggregated();
+    // SAFETY: built from this checkout.
+    let c_add = unsafe { source.load_path(library("t_c_add")).unwrap() }.aggregated();
+    for handle in [add.name(), c_add.name()] {
+        let image = if handle == "t_add" {
+            add.image()
+        } else {
+            c_add.image()
+        };
+        let image = ifunc_abi::image::Image::parse(image).unwrap();
+        assert!(image.entries().all(|entry| entry.batch.is_some()), "{handle}");
+    }
+    // More than are timed one by one at first.
+    add.send_many([1; 1000]).unwrap();
+    let one = 1u64.to_le_bytes();
+    c_add.send_many([&one[..]; 1000]).unwrap();
+    for (sum, now) in (2001..).zip(add.call_many([1; 1000])) {
+        assert_eq!(now.unwrap(), sum);
+    }
+    let answers: Vec<_> = c_add.call_many([&one[..]; 200]).map(Result::unwrap).collect();
+    assert_eq!(answers.len(), 200);
+    assert_eq!(add.call(&0).unwrap().wait().unwrap(), 3200);
+    // Warm, so that the next ones are in runs.
+    assert!(index.call_many([0; 100]).all(|answer| answer.is_ok()));
+    for (at, answer) in index
+        .call_many((0..300).map(|at| if at % 50 == 7 { 5 } else { 1 }))
+        .enumerate()
+    {
+        match answer {
+            Err(Error::Panic { message, .. }) => {
+                assert!(
+                    at % 50 == 7 && message.contains("the index is 5"),
+                    "{at}: {message}"
+                );
+            }
+            other => assert!(at % 50 != 7 && other.is_ok(), "{at}: {other:?}"),
+        }
+    }
+    target.kill();
+}
+
 #[test]
 fn rust_and_c_with_answers_and_panics_in_one_batch() {
     let Some(address) = unique() else { return };

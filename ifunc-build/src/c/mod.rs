@@ -1,5 +1,6 @@
 //! The C driver: one ifunc per `X_main`, in C or C++.
 
+mod batch;
 mod check;
 mod compiler;
 mod cpu;
@@ -79,6 +80,8 @@ struct CompiledFile {
     file: PathBuf,
     object: Vec<u8>,
     ifuncs: Vec<ifuncs::CIfunc>,
+    /// The functions that run batches of its ifuncs; empty without ifuncs.
+    batches: Vec<u8>,
 }
 
 /// Builds the ifuncs of files that belong together.
@@ -98,10 +101,12 @@ pub(crate) fn build_files(
         progress.compiling(&file.display().to_string());
         let object = compiler.compile(file, options, progress)?;
         let ifuncs = ifuncs::find(file, &object)?;
+        let batches = batch::compile(&compiler, file, &ifuncs, options, progress)?;
         units.push(CompiledFile {
             file: file.clone(),
             object,
             ifuncs,
+            batches,
         });
     }
     let support = match compiler.support_library() {
@@ -120,7 +125,8 @@ pub(crate) fn build_files(
             data: &unit.object,
             is_helper: unit.ifuncs.is_empty(),
         });
-        let inputs = inputs_of(number, parts, &support);
+        let mut inputs = inputs_of(number, parts, &support);
+        inputs.push(batch::input(&unit.batches));
         let linker = Linker::open(&inputs)?;
         let images = link_unit(unit, &linker, cpu_features, &needed, names, progress)?;
         // Symbols of every C library stay strong: they bind the library to the C library of the machine.

@@ -32,6 +32,8 @@ pub struct ImageProperties {
     pub id: ImageId,
     /// The image's flags.
     pub flags: ImageFlags,
+    /// Whether its invocations may [travel on](Image::travels).
+    pub travels: bool,
     /// Its entries, by ascending name.
     pub entries: Box<[EntryProperties]>,
 }
@@ -41,6 +43,7 @@ impl ImageProperties {
         Self {
             id,
             flags: image.flags(),
+            travels: image.travels(),
             entries: image.entries().map(EntryProperties::from).collect(),
         }
     }
@@ -184,6 +187,8 @@ pub struct InstalledEntry {
     properties: EntryProperties,
     /// The way into `X_main`.
     pub(crate) entrance: Entrance,
+    /// The way into `X_batch`. An image that travels has none: each of its invocations has its own obligation to answer.
+    pub(crate) batch: Option<Entrance>,
     image: Arc<InstalledImage>,
 }
 
@@ -204,11 +209,22 @@ impl InstalledEntry {
             let entry = Arc::new(Self {
                 properties: properties.clone(),
                 entrance: Entrance::new(main),
+                batch: properties.batch.filter(|_| !image.travels).map(|batch| {
+                    Entrance::new(std::ptr::with_exposed_provenance(image.base() + batch as usize))
+                }),
                 image: Arc::clone(image),
             });
             image.door.add(&entry);
             entry
         })
+    }
+
+    /// Opens or closes the ways into it.
+    pub(crate) fn set_open(&self, is_open: bool) {
+        self.entrance.set_open(is_open);
+        if let Some(batch) = &self.batch {
+            batch.set_open(is_open);
+        }
     }
 
     /// The image that it is an entry of.

@@ -186,6 +186,8 @@ fn entry(
 ) -> TokenStream {
     let symbol = symbol(name, "_main", span);
     let entry = main_of(name);
+    let batch_symbol = syn::LitStr::new(&["__ifunc_batch_", name].concat(), symbol.span());
+    let batch = Ident::new(&[name, "_batch"].concat(), Span::mixed_site());
     let ty = types::with_lifetime(&payload.ty, "'_");
     let codec = codec(payload.codec);
     let assumed = assumed(payload);
@@ -246,6 +248,20 @@ fn entry(
             // the data as the image's flags state: exclusively unless the image is shared.
             let #data = unsafe { ::ifunc::__private::#borrow::<#target_ty>(&#scope, #data) };
             #finish
+        }
+
+        #[cfg(ifunc_image)]
+        #[unsafe(export_name = #batch_symbol)]
+        unsafe extern "C" fn #batch(
+            batch: *mut ::ifunc::__private::RawBatch,
+            _: usize,
+            target: *mut ::core::ffi::c_void,
+            ctx: *mut ::ifunc::__private::RawContext,
+        ) -> u32 #assumed {
+            // SAFETY: the target passes a valid batch and context of its own; each entry is called as the target calls one.
+            unsafe {
+                ::ifunc::__private::run_batch(batch, ctx, |payload, size, ctx| #entry(payload, size, target, ctx))
+            }
         }
     }
 }

@@ -115,6 +115,21 @@ impl HandleCounters {
         }
     }
 
+    /// How many of the next `count` invocations precede the next one that is timed.
+    #[inline]
+    pub(crate) fn untimed(&self, count: usize) -> usize {
+        let untimed = self.next_timed.get().saturating_sub(self.hits.get());
+        usize::try_from(untimed).map_or(count, |untimed| untimed.min(count))
+    }
+
+    /// `count` invocations of a batch ended with answers, which have so many bytes together. Each payload has `payload` bytes.
+    pub(crate) fn executed_together(&self, count: usize, payload: usize, answers: usize) {
+        self.batched.add(count as u64);
+        self.hits.add(count as u64);
+        self.payload_bytes.add((count * payload) as u64);
+        self.answer_bytes.add(answers as u64);
+    }
+
     /// An invocation failed.
     pub(crate) fn failed(&self, payload: usize) {
         self.executed(payload, 0);

@@ -7,10 +7,13 @@ use std::time::Instant;
 use ifunc_abi::ImageId;
 use ifunc_abi::image::{Entry, EntryFlags};
 use ifunc_abi::status::{Rejection, Status};
-use ifunc_exec::{EntryProperties, Executor, InProcess, InstalledEntry, InstalledImage, Session};
+use ifunc_exec::{
+    BatchAnswers, BatchEnd, EntryProperties, Executor, InProcess, InstalledEntry, InstalledImage, Session,
+};
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
-    Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo,
+    Answers, Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo, Run,
+    RunEnd, run_each,
 };
 use ifunc_proto::link::Body;
 use ifunc_proto::{Closed, Config, Peer};
@@ -293,6 +296,10 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
         self.run(&bound.counted, invocation, answer)
     }
 
+    fn invoke_run<B: Body>(&mut self, bound: &Bound, run: Run<B>, answers: Option<Answers<'_>>) -> RunEnd {
+        self.run_batch(&bound.counted, bound, run, answers)
+    }
+
     fn take<B: Body>(&mut self, bound: &Bound, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
         let has_memory = copied(&mut self.state.scratch, invocation.payload).map(drop);
         self.state.taken = Some((bound.counted.clone(), reply_to, has_memory));
@@ -415,6 +422,63 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         }
     }
 
+    /// Runs a run of entries in one crossing of the call gate, and counts them. One that is timed or traced, and those of an
+    /// image without a function for batches, are run one by one.
+    fn run_batch<B: Body>(
+        &mut self,
+        counted: &Counted,
+        bound: &Bound,
+        run: Run<B>,
+        answers: Option<Answers<'_>>,
+    ) -> RunEnd {
+        let (entry, counters) = (&*counted.entry, &*counted.counters);
+        let suits = counted.suits == self.argument.key || self.argument.suits(&self.host.executor, entry);
+        if !InProcess::has_batch(entry) || !suits || tracing::level_enabled!(tracing::Level::TRACE) {
+            return run_each(self, bound, run, answers);
+        }
+        let count = counters.untimed(run.count);
+        if count < 2 {
+            return run_each(self, bound, run.part(0, 1), answers);
+        }
+        let run = run.part(0, count);
+        let (state, session) = (&mut *self.state, &mut *self.session);
+        let (mut ptr, mut stride) = (run.payloads.as_ptr(), run.stride);
+        if (ptr.addr() | stride) & counted.misplaced != 0 {
+            match state.placed_run(entry, &run) {
+                Some(placed) => (ptr, stride) = placed,
+                // Each alone may have memory.
+                None => return run_each(self, bound, run, answers),
+            }
+        }
+        let (target, sender) = (self.argument.target, state.source.connection);
+        // SAFETY: as in `run`, for each entry: payloads lie `stride` bytes apart, and each is aligned.
+        let batch = unsafe {
+            let first = ifunc_exec::Invocation::new(entry, ptr, run.len, target, sender);
+            ifunc_exec::Batch::new(first, stride, count)
+        };
+        let mut answers = answers.map(|answers| BatchAnswers {
+            memory: answers.memory,
+            max_answer: answers.max_answer,
+            lens: answers.lens,
+        });
+        let borrowed = answers.as_mut().map(|answers| BatchAnswers {
+            memory: answers.memory,
+            max_answer: answers.max_answer,
+            lens: answers.lens,
+        });
+        let BatchEnd { executed, failed } = InProcess::run_batch(session, batch, borrowed);
+        let answered = answers.map_or(0, |answers| {
+            let lens = &answers.lens[..executed];
+            lens.iter().map(|&len| len as usize).sum()
+        });
+        counters.executed_together(executed, run.len, answered);
+        if let Some(failed) = &failed {
+            counters.batched();
+            state.failed(counted, run.len, failed);
+        }
+        RunEnd { executed, failed }
+    }
+
     /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
     fn accept<'b>(
         &self,
@@ -468,6 +532,29 @@ impl State {
             return Ok(payload.as_ptr());
         }
         Ok(copied(&mut self.scratch, payload)?)
+    }
+
+    /// Copies the payloads of a run, so that each is aligned. Returns the first one and their distance; `None`: there is no
+    /// memory for them.
+    #[cold]
+    fn placed_run(&mut self, entry: &EntryProperties, run: &Run<impl Body>) -> Option<(*const u8, usize)> {
+        let is_placed = run.stride & (entry.payload_align - 1) == 0;
+        let stride = if is_placed {
+            run.stride
+        } else {
+            run.len.next_multiple_of(entry.payload_align)
+        };
+        self.scratch.try_resize(stride * run.count)?;
+        let memory = self.scratch.as_mut_slice();
+        if is_placed {
+            run.payloads.copy_to(memory);
+        } else {
+            for index in 0..run.count {
+                let payload = run.invocation(index).payload;
+                payload.copy_to(&mut memory[index * stride..][..run.len]);
+            }
+        }
+        Some((self.scratch.as_slice().as_ptr(), stride))
     }
 
     /// Counts and logs an invocation that has no answer.

@@ -94,6 +94,7 @@ fn many_at_once_run_in_order_and_answer_in_order() {
             let mut some = handle.call_many(again());
             assert_eq!(some.next().unwrap().unwrap(), before + 3 * COUNT + 11);
         }
+        source.flush().unwrap();
         assert_eq!(source.remains()[0], 0);
         // Payloads of several lengths, and failures, each at its place.
         let bytes = source.load_bytes(&images::add().encode().unwrap()).unwrap();

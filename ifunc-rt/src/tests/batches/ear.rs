@@ -107,7 +107,8 @@ pub(super) fn install(image: ImageParts) -> Vec<u8> {
     [head.as_bytes(), &image].concat()
 }
 
-pub(super) fn installs() -> Vec<Frame> {
+/// Images, with functions for batches or without.
+pub(super) fn installs(has_batches: bool) -> Vec<Frame> {
     let mut refused = images::everything();
     refused.imports[0].symbol = "nobody_has_this".into();
     let images = [
@@ -120,7 +121,14 @@ pub(super) fn installs() -> Vec<Frame> {
     ];
     (0..)
         .zip(images)
-        .map(|(handle, image)| (Header::new(Kind::Install, handle, 0), install(image)))
+        .map(|(handle, image)| {
+            let image = if has_batches {
+                images::with_batch(image)
+            } else {
+                image
+            };
+            (Header::new(Kind::Install, handle, 0), install(image))
+        })
         .collect()
 }
 
