@@ -33,13 +33,11 @@ const MAX_REPORTS: usize = 64;
 /// What is [lacking](Caller::lacking) while as many calls are under way as a link may have that carries invocations both ways.
 pub(crate) const CALL_WINDOW: usize = usize::MAX;
 
-/// Frames that one [`receive`](Connection::receive) processes at most, and fewer if they are large: a peer that sends without end
-/// keeps nobody from looking at a clock.
+/// Frames that one [`receive`](Connection::receive) processes at most: a peer that sends without end keeps nobody from looking at
+/// a clock. What one frame costs is bounded, too: bodies that no call waits for are not copied.
 const MAX_RECEIVED: usize = 256;
 /// Bytes that are kept of a report: 64 of them may wait for the driver.
 const MAX_REPORT: usize = 64 << 10;
-/// Bytes of bodies that cost as much as a frame.
-const BYTES_OF_FRAME: usize = 4 << 10;
 
 /// The calling half of a connection. Its methods need no link.
 #[derive(Debug)]
@@ -166,7 +164,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let error = loop {
             if self.order.is_next_parked() {
                 match self.receive_parked() {
-                    Ok(_) if left > 0 => {
+                    Ok(_) if left > 1 => {
                         left -= 1;
                         continue;
                     }
@@ -198,7 +196,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             } else {
                 self.order.turn(frame.sequence)
             };
-            let cost = 1 + frame.body.len() / BYTES_OF_FRAME;
             let completed = match turn {
                 Turn::Now => {
                     self.order.advance();
@@ -213,11 +210,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                     if completed == token && token != 0 && rx.first_quantum() == 1 {
                         return true;
                     }
-                    if left < cost {
+                    left -= 1;
+                    if left == 0 {
                         self.has_more = true;
                         return false;
                     }
-                    left -= cost;
                 }
                 Err(error) => break error,
             }
@@ -320,6 +317,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[cold]
     fn read_lost_nodes(&mut self, body: impl Body) -> Result<(), LinkError> {
         let mut bytes = Vec::new();
+        if body.len() > MAX_REPORT {
+            return Err(LinkError::Malformed("a list of more lost nodes than a group has"));
+        }
         body.append_to(&mut bytes);
         let nodes =
             LostNode::parse_all(&bytes).ok_or(LinkError::Malformed("a malformed list of lost nodes"))?;
@@ -360,13 +360,14 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// The completion of a call arrived.
     #[inline(always)]
     fn end_call(&mut self, token: u64, status: Status, body: impl Body) {
-        let outcome = if body.len() <= INLINE {
-            Ok(Completion::small(status, body))
-        } else {
-            self.caller.calls.long_completion(token, status, body)
-        };
         self.received += 1;
-        if self.caller.calls.end(token, outcome) {
+        let has_ended = if body.len() <= INLINE {
+            let completion = Completion::small(status, body);
+            self.caller.calls.end(token, Ok(completion))
+        } else {
+            self.caller.calls.end_long(token, status, body)
+        };
+        if has_ended {
             self.caller.set_attention();
         }
     }

@@ -236,18 +236,19 @@ impl<U> Calls<U> {
         !self.ended.is_empty()
     }
 
-    /// The completion of a call that does not fit into a slot arrived: a copy, or why there is none. An answer that no call waits
-    /// for is not copied.
+    /// As [`end`](Self::end), with a completion that does not fit into a slot. An answer that no call waits for is not copied.
     #[cold]
     #[inline(never)]
-    pub(crate) fn long_completion(&mut self, token: u64, status: Status, body: impl Body) -> Outcome {
-        if self.pending(token).is_none() {
-            return Ok(Completion::executed());
-        }
-        match self.answers.copy(body) {
-            Some(answer) => Ok(Completion::long(status, answer)),
-            None => Err(self.no_memory_for(body.len())),
-        }
+    pub(crate) fn end_long(&mut self, token: u64, status: Status, body: impl Body) -> bool {
+        let outcome = if self.pending(token).is_none() {
+            Ok(Completion::executed())
+        } else {
+            match self.answers.copy(body) {
+                Some(answer) => Ok(Completion::long(status, answer)),
+                None => Err(self.no_memory_for(body.len())),
+            }
+        };
+        self.end(token, outcome)
     }
 
     /// A report of this status, without its detail if there is no memory for it.
