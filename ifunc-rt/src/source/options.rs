@@ -87,6 +87,9 @@ pub struct SourceOptions {
     /// environment override it. `shm` and `loopback` do not use it: the kernel reports the end of a process on the
     /// same host at once.
     pub peer_timeout: Duration,
+    /// Whether the source connects to a target of another user over `shm`. Default: only to one of its own user, or of root. In
+    /// a directory that several users can write to (`IFUNC_RUNTIME_DIR`), another user may take a target's name first.
+    pub other_users: bool,
     /// Largest ring that the source maps for one direction of a connection, in bytes: its slots, 64 bytes each, and its bodies.
     /// The target [chooses the rings](crate::TargetBuilder::ring); a source refuses larger ones with
     /// [`ConnectError::Ring`](crate::ConnectError::Ring). Over UCX, whose peers are trusted, the target's choice holds. Default
@@ -108,6 +111,7 @@ impl Default for SourceOptions {
             reconnect: Duration::from_secs(5),
             progress: Progress::Caller,
             peer_timeout: PEER_TIMEOUT,
+            other_users: false,
             max_ring: MAX_RING,
             max_answers: 256 << 20,
             aggregation: Aggregation::default(),
@@ -122,6 +126,7 @@ impl SourceOptions {
         reconnect: Duration,
         progress: Progress,
         peer_timeout: Duration,
+        other_users: bool,
         max_ring: usize,
         max_answers: usize,
         aggregation: Aggregation,
@@ -132,6 +137,7 @@ impl SourceOptions {
         ConnectConfig {
             #[cfg(feature = "ucx")]
             peer_timeout: self.peer_timeout,
+            other_users: self.other_users,
             max_ring: self.max_ring,
             hello: crate::hello::invoking(),
         }

@@ -114,6 +114,8 @@ pub(crate) struct ConnectConfig {
     /// Time after which a target that vanished is given up.
     #[cfg(feature = "ucx")]
     pub(crate) peer_timeout: Duration,
+    /// Whether targets of other users are connected to.
+    pub(crate) other_users: bool,
     /// The most bytes that a ring may take.
     pub(crate) max_ring: usize,
     /// What the source states about itself.
@@ -126,6 +128,7 @@ impl Default for ConnectConfig {
         Self {
             #[cfg(feature = "ucx")]
             peer_timeout: PEER_TIMEOUT,
+            other_users: false,
             max_ring: MAX_RING,
             hello: crate::hello::invoking(),
         }

@@ -147,6 +147,16 @@ pub enum ConnectError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A process of another user listens there, as the kernel reports.
+    #[error(
+        "what listens at `{address}` belongs to user {uid}, who is neither this process's nor root; help: `SourceOptions::other_users`, if that user is to be trusted with what is sent there"
+    )]
+    OtherUser {
+        /// The address.
+        address: String,
+        /// The user's id.
+        uid: u32,
+    },
     /// The target chose a larger ring than this source maps.
     #[error(
         "the target at `{address}` has rings of {bytes} bytes, and this source maps at most {max}; help: `SourceOptions::max_ring`, or `Target::builder().ring(..)` on the target"
@@ -184,6 +194,7 @@ impl ConnectError {
             self,
             Self::Refused { .. }
                 | Self::Version { .. }
+                | Self::OtherUser { .. }
                 | Self::Ring { .. }
                 | Self::Directory { .. }
                 | Self::Library { .. }

@@ -481,6 +481,7 @@ impl Connection {
 fn connect_config(options: &SourceOptions, service: Option<&Service>) -> ConnectConfig {
     let mut config = options.connect_config();
     if let Some(service) = service {
+        config.other_users |= service.other_users;
         config.hello = service.hello;
     }
     config

@@ -22,7 +22,7 @@ pub(crate) struct Service {
     /// What the target states about itself.
     pub(super) hello: Hello,
     /// Processes of other users may invoke.
-    other_users: bool,
+    pub(super) other_users: bool,
     /// Wakes the thread that serves.
     pub(super) doorbell: Arc<EventFd>,
     /// The thread that polls: the only one, or one of several while it polls.

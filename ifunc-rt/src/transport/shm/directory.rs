@@ -1,7 +1,7 @@
 //! Where the sockets of a user's targets are.
 //!
 //! `$IFUNC_RUNTIME_DIR`, if it is set: a directory that the administrator prepared, used as it is unless every
-//! user may replace what is in it. It lets users share targets. Otherwise `$XDG_RUNTIME_DIR/ifunc`,
+//! user may write to it. It lets the users of a group share targets; a source still checks whose target it reached. Otherwise `$XDG_RUNTIME_DIR/ifunc`,
 //! otherwise `/tmp/ifunc-UID`: created with mode 0700 and used only if they belong to this user alone, so
 //! that the process that answers there is the same user's.
 
@@ -116,11 +116,11 @@ impl Directory {
         let problem = if !metadata.is_dir() {
             "it is not a directory; help: remove it".into()
         } else if self.prepared {
-            // Sticky: users that may write cannot replace what others made.
-            if metadata.mode() & 0o1002 != 0o002 {
+            // Sticky or not: whoever may write takes a name before its target does.
+            if metadata.mode() & 0o002 == 0 {
                 return Ok(true);
             }
-            "every user can replace what is in it; help: chmod +t".into()
+            "every user can write to it, and answer there in place of a target; help: chmod o-w, and give it a group whose users share it".into()
         } else if metadata.uid() != geteuid().as_raw() {
             format!(
                 "it belongs to user {} and not to this one; help: set XDG_RUNTIME_DIR to a directory of your own",
@@ -200,6 +200,8 @@ mod tests {
         set_mode("fresh", 0o777);
         assert!(prepared.check().is_err());
         set_mode("fresh", 0o1777);
+        assert!(prepared.check().unwrap_err().problem.contains("chmod o-w"));
+        set_mode("fresh", 0o2770);
         assert!(prepared.check().unwrap());
         assert!(
             Directory {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, connect as connect_socket};
+use rustix::process::geteuid;
 
 use super::barrier::Barriers;
 use super::bound_name::{new_socket, socket_pair};
@@ -37,6 +38,7 @@ pub(in super::super) fn connect(
         deadline,
     };
     let socket = attempt.reach(name)?;
+    attempt.check_user(&socket, config.other_users)?;
     attempt.connect_over(socket, config, || ())
 }
 
@@ -53,6 +55,11 @@ pub(in super::super) fn connect_here(
     };
     let (ours, theirs) = socket_pair().map_err(|error| attempt.failed("making sockets", error.into()))?;
     attempt.connect_over(ours, config, || acceptor.admit(theirs))
+}
+
+/// Whether a source of user `own` connects to a target of user `uid`.
+fn is_trusted(uid: u32, own: u32, other_users: bool) -> bool {
+    uid == own || uid == 0 || other_users
 }
 
 /// One attempt to connect.
@@ -128,6 +135,20 @@ impl Attempt {
         })
     }
 
+    /// Checks whose target was reached, before it learns anything of this process: where several users may write, another one
+    /// may have taken the name first.
+    fn check_user(&self, socket: &OwnedFd, other_users: bool) -> Result<(), ConnectError> {
+        let peer = peer_of(socket)
+            .map_err(|error| self.failed("asking for the target's credentials", error.into()))?;
+        match peer.uid {
+            Some(uid) if !is_trusted(uid, geteuid().as_raw(), other_users) => Err(ConnectError::OtherUser {
+                address: self.address.clone(),
+                uid,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// A socket that is connected to a process that listens at `path`, if one does.
     fn try_reach(&self, path: &Path, address: &SocketAddrUnix) -> Result<Option<OwnedFd>, ConnectError> {
         let socket = new_socket().map_err(|error| self.failed("making a socket", error.into()))?;
@@ -187,5 +208,17 @@ impl Attempt {
             doing: format!("{}: {doing}", self.address),
             source,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_trusted;
+
+    #[test]
+    fn only_targets_of_the_same_user_and_of_root_unless_others_are_allowed() {
+        assert!(is_trusted(1000, 1000, false) && is_trusted(0, 1000, false) && is_trusted(0, 0, false));
+        assert!(!is_trusted(1001, 1000, false) && !is_trusted(1000, 0, false));
+        assert!(is_trusted(1001, 1000, true));
     }
 }
