@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::sync::{Arc, Weak};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::{MembarrierCommand, membarrier};
 
@@ -253,7 +253,20 @@ impl Arena {
                 return;
             }
         }
-        self.free.give_back(range.offset..range.offset + range.len);
+        let freed = range.offset..range.offset + range.len;
+        let free = self.free.give_back(freed.clone());
+        self.discard(freed, free);
+    }
+
+    /// Gives the kernel back those pages of a freed range that lie in the `free` range around it as a whole.
+    fn discard(&self, freed: std::ops::Range<usize>, free: std::ops::Range<usize>) {
+        let begin = (freed.start / PAGE * PAGE).max(free.start.next_multiple_of(PAGE));
+        let end = freed.end.next_multiple_of(PAGE).min(free.end / PAGE * PAGE);
+        if begin < end {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // Where the kernel refuses, the memory stays until the range is used again.
+            let _ = rustix::fs::fallocate(&self.memfd, flags, begin as u64, (end - begin) as u64);
+        }
     }
 }
 
@@ -271,6 +284,30 @@ impl Drop for Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_freed_ranges_goes_back_to_the_kernel() {
+        let mut arena = Arena::new(64 * PAGE).unwrap();
+        let taken = |arena: &Arena| rustix::fs::fstat(&*arena.memfd).unwrap().st_blocks as usize * 512 / PAGE;
+        let small = arena.allocate(100, 16, false).unwrap();
+        let large = arena.allocate(20 * PAGE, 16, false).unwrap();
+        arena.write(&small, &[1; 100]).unwrap();
+        arena.write(&large, &vec![0xcc; 20 * PAGE]).unwrap();
+        assert_eq!(taken(&arena), 21);
+        // SAFETY: nothing was executed there.
+        unsafe { arena.free(large) };
+        assert_eq!(taken(&arena), 1, "the page that both are in stays");
+        assert!(arena.shows(small.offset, &[1; 100]));
+        let again = arena.allocate(3 * PAGE, 16, false).unwrap();
+        arena.write(&again, &vec![7; 3 * PAGE]).unwrap();
+        assert!(arena.shows(again.offset, &vec![7; 3 * PAGE]));
+        // SAFETY: as above.
+        unsafe {
+            arena.free(again);
+            arena.free(small);
+        }
+        assert_eq!(taken(&arena), 0);
+    }
 
     #[test]
     fn ranges_come_back() {

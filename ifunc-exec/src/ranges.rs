@@ -30,8 +30,8 @@ impl FreeRanges {
         Some(at)
     }
 
-    /// Takes a range back.
-    pub(crate) fn give_back(&mut self, range: Range<usize>) {
+    /// Takes a range back. Returns the free range that it is a part of now.
+    pub(crate) fn give_back(&mut self, range: Range<usize>) -> Range<usize> {
         let (mut start, mut len) = (range.start, range.len());
         if let Some((&before, &free)) = self.0.range(..start).next_back()
             && before + free == start
@@ -43,6 +43,7 @@ impl FreeRanges {
             len += free;
         }
         self.0.insert(start, len);
+        start..start + len
     }
 
     /// Whether all of a region of `len` bytes is free.

@@ -56,6 +56,8 @@ pub(crate) struct CodeCache {
     /// Bytes that they take.
     bytes: usize,
     max_images: usize,
+    /// Pinned images, which are never evicted, and the bytes that they take.
+    pinned: (usize, usize),
     clock: u64,
     observer: Arc<dyn Observer>,
 }
@@ -110,6 +112,7 @@ impl CodeCache {
             max_bytes,
             bytes: 0,
             max_images,
+            pinned: (0, 0),
             clock: 0,
             observer,
         })
@@ -133,6 +136,10 @@ impl CodeCache {
         record: &Record,
     ) -> Result<Arc<InstalledImage>, Refusal> {
         let needed = memory_of(valid.image()) + Got::size_of(got.len()) + record.footprint();
+        let is_pinned = valid.image().flags().contains(ImageFlags::PINNED);
+        if is_pinned {
+            self.admit_pinned(needed)?;
+        }
         let installed = loop {
             let full = if self.images.len() >= self.max_images {
                 format!("all {} images are in use", self.max_images)
@@ -152,6 +159,10 @@ impl CodeCache {
         tracing::debug!(target: crate::LOG, name = %installed.names(), bytes = installed.footprint(), "installed");
         self.observer.installed(&installed);
         self.bytes += installed.footprint();
+        if is_pinned {
+            self.pinned.0 += 1;
+            self.pinned.1 += installed.footprint();
+        }
         self.clock += 1;
         self.ages.insert(self.clock, installed.id);
         self.images.insert(
@@ -162,6 +173,18 @@ impl CodeCache {
             },
         );
         Ok(installed)
+    }
+
+    /// Whether another image may be pinned: those are never evicted, and half of the cache is left for all others.
+    fn admit_pinned(&self, needed: usize) -> Result<(), Refusal> {
+        let (images, bytes) = self.pinned;
+        if images < self.max_images.div_ceil(2) && bytes + needed <= self.max_bytes / 2 {
+            return Ok(());
+        }
+        let detail = format!(
+            "{images} pinned images take {bytes} bytes, and those may take half of the code cache; help: `Target::builder().code_cache(..)` on the target"
+        );
+        Err(Refusal::new(Rejection::Quota, detail))
     }
 
     /// Evicts the unbound image that was bound longest ago; `false` if every image is bound or pinned.

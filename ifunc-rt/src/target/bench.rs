@@ -101,6 +101,7 @@ impl Bench {
                 metrics,
                 hello: crate::hello::serving(limits),
                 max_handles: 64,
+                code_per_connection: (usize::MAX, usize::MAX),
                 copy_payloads: false,
                 share_stats: None,
                 other_users: false,

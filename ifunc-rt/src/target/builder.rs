@@ -39,6 +39,7 @@ pub struct TargetBuilder {
     pub(super) interfaces: Vec<InterfaceExport>,
     pub(super) max_handles: usize,
     pub(super) unfinished: (usize, Duration),
+    pub(super) code_per_connection: (usize, usize),
     pub(super) executor: InProcessOptions,
     pub(super) copy_payloads: bool,
     pub(super) listen: ListenConfig,
@@ -115,6 +116,7 @@ impl Default for TargetBuilder {
             interfaces: Vec::new(),
             max_handles: 4096,
             unfinished: (256 << 20, Duration::from_secs(60)),
+            code_per_connection: (64 << 20, 1024),
             executor: InProcessOptions {
                 code_bytes: 256 << 20,
                 max_images: 4096,
@@ -336,6 +338,14 @@ impl TargetBuilder {
     /// descriptor (over UCX, what UCX takes), and the part of its rings' memory that was used.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.listen.max_connections = connections;
+        self
+    }
+
+    /// Memory of the images that one connection has bound, and their number. Default 64 MiB and 1024. Beyond them the target
+    /// [rejects](crate::Rejection::Quota) an image. A pinned image counts against the connection that brought it for as long as that
+    /// lives, and all pinned images together may take half of the [code cache](Self::code_cache).
+    pub fn code_per_connection(mut self, bytes: usize, images: usize) -> Self {
+        self.code_per_connection = (bytes, images);
         self
     }
 

@@ -8,6 +8,7 @@ mod duplex;
 mod join;
 mod peers;
 mod poll;
+mod quota;
 mod served;
 mod serving;
 mod shared;
@@ -84,6 +85,8 @@ struct Host {
     /// What this target states about itself. Its limits are those of all connections.
     hello: Hello,
     max_handles: usize,
+    /// Bytes and images that one connection may have installed.
+    code_per_connection: (usize, usize),
     copy_payloads: bool,
     /// See [`TargetBuilder::share_stats`].
     share_stats: Option<bool>,
@@ -155,6 +158,7 @@ impl Target {
                 metrics,
                 hello: builder.listen.hello,
                 max_handles: builder.max_handles,
+                code_per_connection: builder.code_per_connection,
                 copy_payloads: builder.copy_payloads,
                 share_stats: builder.share_stats,
                 other_users: builder.listen.other_users,

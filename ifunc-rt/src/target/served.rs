@@ -20,6 +20,7 @@ use ifunc_proto::{Closed, Config, Peer};
 
 use super::Host;
 use super::argument::Argument;
+use super::quota::{Charge, CodeQuota};
 use super::unfinished::Held;
 use crate::observe::{About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, run_observed};
 use crate::policy::{ImageInfo, SourceInfo};
@@ -127,6 +128,8 @@ pub(super) struct State {
     taken: Option<(Counted, ReplyTo, Result<(), Refusal>)>,
     /// What its unfinished body holds.
     held: Held,
+    /// The code that it has installed.
+    code: CodeQuota,
     /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
     pub(super) copies_payloads: bool,
     /// Whether the source may read the target's statistics.
@@ -161,6 +164,7 @@ impl State {
             scratch: AlignedBuffer::default(),
             taken: None,
             held: Held::new(&host.unfinished),
+            code: CodeQuota::new(host.code_per_connection),
             copies_payloads,
             may_ask,
             pages: Pages::default(),
@@ -196,6 +200,8 @@ impl State {
 pub(crate) struct Bound {
     counted: Counted,
     metrics: HandleMetrics,
+    /// What the image counts of the connection's quota, until its last entry is released.
+    _charge: Option<Arc<Charge>>,
 }
 
 /// An entry of an installed image, what counts its invocations, and what every one of them would compute again.
@@ -249,8 +255,14 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
         let bytes = &install.body[install.image];
         let size = bytes.len();
         let mut about = None;
-        match self.accept(&id, bytes, &mut about) {
-            Ok(image) => {
+        let admitted = self.state.code.admits(size);
+        let accepted = admitted.and_then(|()| self.accept(&id, bytes, &mut about));
+        let charged = accepted.and_then(|image| {
+            let charge = self.state.code.charge(&image)?;
+            Ok((image, charge.map(Arc::new)))
+        });
+        match charged {
+            Ok((image, charge)) => {
                 self.state.metrics.installed();
                 let entries = InProcess::entries(&image).enumerate();
                 let bound = entries.map(|(index, entry)| {
@@ -263,7 +275,11 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
                     let metrics = self.state.metrics.bound(first + index as u32, about);
                     let counters = Arc::clone(&metrics.counters);
                     let counted = Counted::new(entry, counters, self.argument, self.state.copies_payloads);
-                    Bound { counted, metrics }
+                    Bound {
+                        counted,
+                        metrics,
+                        _charge: charge.clone(),
+                    }
                 });
                 Ok(bound.collect())
             }
@@ -377,6 +393,38 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
+        let (entry, argument, payload) = (&*counted.entry, self.argument, invocation.payload);
+        if counted.suits != argument.key && !argument.suits(&self.host.executor, entry) {
+            return Err(unsuited(&self.host.executor, entry, argument));
+        }
+        if payload.as_ptr().addr() & counted.misplaced != 0 {
+            return self.run_placed(counted, invocation, answer);
+        }
+        self.run_at(counted, invocation, payload.as_ptr(), answer)
+    }
+
+    /// As [`run`](Self::run), with a payload that may have to be copied.
+    #[cold]
+    #[inline(never)]
+    fn run_placed<B: Body>(
+        &mut self,
+        counted: &Counted,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let ptr = self.state.placed(&counted.entry, invocation.payload)?;
+        self.run_at(counted, invocation, ptr, answer)
+    }
+
+    /// As [`run`](Self::run), with the payload at `ptr`: where it lies in the frame, or a copy.
+    #[inline(always)]
+    fn run_at<B: Body>(
+        &mut self,
+        counted: &Counted,
+        invocation: Invocation<'_, B>,
+        ptr: *const u8,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
         let Self {
             state,
             session,
@@ -384,19 +432,12 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ..
         } = self;
         let (entry, counters) = (&*counted.entry, &*counted.counters);
-        if counted.suits != argument.key && !argument.suits(&self.host.executor, entry) {
-            return Err(unsuited(&self.host.executor, entry, argument));
-        }
         let Invocation {
             sequence,
             is_batched,
             payload,
         } = invocation;
         let size = payload.len();
-        let mut ptr = payload.as_ptr();
-        if ptr.addr() & counted.misplaced != 0 {
-            ptr = state.placed(entry, payload)?;
-        }
         let sender = state.source.connection;
         // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
         // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a

@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
+use ifunc_abi::image::{ImageFlags, ImageParts};
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_proto::link::Body as _;
 use zerocopy::IntoBytes;
 
 use super::images::{self, Add};
 use crate::transport::{Link, connect};
-use crate::{Source, Target};
+use crate::{ByName, Error, Handle, Source, Target};
 
 /// A source that sends frames by hand. Its handle 0 is bound to an ifunc that takes eight bytes.
 struct Raw(Link);
@@ -135,5 +136,78 @@ fn a_body_that_is_never_completed_is_dropped_in_time() {
         .unwrap();
     assert_eq!(add.call(&5).unwrap().wait().unwrap(), 5);
     drop((slow, other));
+    serving.stop().unwrap();
+}
+
+#[test]
+fn the_code_of_a_connection_is_bounded() {
+    // SAFETY: the images are those of these tests.
+    let builder = unsafe { Target::builder().accept_code() };
+    let builder = builder.code_per_connection(1 << 20, 2);
+    let serving = builder
+        .listen("loopback:code-quota")
+        .unwrap()
+        .spawn(0u64)
+        .unwrap();
+    let source = Source::connect(serving.address()).unwrap();
+    let load = |source: &Source, image: ImageParts| source.load_bytes(&image.encode().unwrap()).unwrap();
+    let run = |handle: &Handle<ByName>| handle.call(&5u64.to_le_bytes()).unwrap().wait();
+    let (first, second) = (load(&source, images::add()), load(&source, images::set()));
+    assert!(run(&first).is_ok() && run(&second).is_ok());
+    match run(&load(&source, images::counts())) {
+        Err(Error::Rejected {
+            why: Rejection::Quota,
+            detail,
+            ..
+        }) => assert!(detail.contains("code_per_connection"), "{detail}"),
+        other => panic!("{other:?}"),
+    }
+    // It is this connection's alone, and what it releases does not count.
+    let other = Source::connect(serving.address()).unwrap();
+    assert!(run(&load(&other, images::counts())).is_ok());
+    drop(second);
+    assert!(run(&load(&source, images::counts())).is_ok());
+    serving.stop().unwrap();
+}
+
+#[test]
+fn pinned_images_leave_room_when_their_source_has_left() {
+    // SAFETY: the images are those of these tests.
+    let builder = unsafe { Target::builder().accept_code() };
+    let builder = builder.code_cache(1 << 20, 6).code_per_connection(1 << 20, 2);
+    let serving = builder.listen("loopback:pins").unwrap().spawn(0u64).unwrap();
+    let image = |number: u8, flags| {
+        let image = images::counts();
+        ImageParts {
+            flags,
+            rw: [&[number][..], &image.rw[1..]].concat(),
+            ..image
+        }
+        .encode()
+        .unwrap()
+    };
+    let install = |source: &Source, image: &[u8]| {
+        source
+            .load_bytes(image)
+            .unwrap()
+            .call(b"")
+            .unwrap()
+            .wait()
+            .map(drop)
+    };
+    let mut pinned = 0;
+    for number in 0..10 {
+        // A pin counts for as long as its connection lives, though its handle was released.
+        let source = Source::connect(serving.address()).unwrap();
+        let results =
+            [0, 1, 2].map(|index| install(&source, &image(10 * number + index, ImageFlags::PINNED)));
+        assert!(results[2].is_err());
+        pinned += results.iter().filter(|result| result.is_ok()).count();
+    }
+    assert_eq!(pinned, 3, "half of the cache");
+    let honest = Source::connect(serving.address()).unwrap();
+    for number in 100..120 {
+        install(&honest, &image(number, ImageFlags::NONE)).unwrap();
+    }
     serving.stop().unwrap();
 }
