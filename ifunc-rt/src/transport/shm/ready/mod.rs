@@ -213,7 +213,7 @@ mod tests {
         assert!(theirs.set(5), "it sleeps");
         assert!(!theirs.set(64), "it was woken");
         slots.announce(false);
-        assert_eq!((set(), set()), (vec![0, 5, 64, 77], vec![]));
+        assert_eq!((set(), set()), (vec![0, 5, 64, 129, 77], vec![]));
         // Beyond the end: a target that says so harms itself.
         assert!(!theirs.set(u32::MAX));
     }
