@@ -49,6 +49,8 @@ mod outbox;
 mod scopes;
 mod slots;
 mod table;
+#[cfg(test)]
+mod tests;
 mod visit;
 
 use members::Member;

@@ -1,0 +1,279 @@
+//! Tests of a node's rules, one at a time. `cargo xtask simulate` combines them.
+
+use ifunc_abi::frame::{FrameFlags, Header, Kind};
+use ifunc_abi::refusal::Failed;
+use ifunc_abi::status::{Failure, Rejection, Status};
+use ifunc_abi::travel::{ReplyHead, ScopeReport, SlotRef, TravelError, TravelHead};
+use proptest::prelude::*;
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use super::{Arrival, Ended, Event, Node, NodeConfig, Visit};
+use crate::caller::Image;
+
+#[derive(Clone, Copy, Debug)]
+struct Code;
+
+impl Image for Code {
+    fn id(&self) -> &[u8; 32] {
+        &[1; 32]
+    }
+
+    fn bytes(&self) -> &[u8] {
+        b"code"
+    }
+
+    fn entries(&self) -> u8 {
+        1
+    }
+
+    fn entry(&self) -> u8 {
+        0
+    }
+
+    fn is_idempotent(&self) -> bool {
+        false
+    }
+}
+
+type TestNode = Node<Code, u32>;
+
+fn node() -> TestNode {
+    let mut node = Node::new(NodeConfig {
+        number: Some(0),
+        seed: 5,
+        outbox_bytes: 1000,
+        scope_weight: 2,
+        grace: 100,
+        ..NodeConfig::default()
+    });
+    node.add(1);
+    node.linked(1, 7, 0);
+    node
+}
+
+/// A source's call, or one in a scope.
+fn arrive(node: &mut TestNode, token: u64, head: &TravelHead) -> Visit<Code, u32> {
+    let source = Arrival::Source {
+        connection: 3,
+        token,
+        origin: (token != 0).then_some(token as u32),
+        max_answer: 100,
+    };
+    node.arrive(source, head, 0).unwrap()
+}
+
+fn reply(node: &mut TestNode, slot: u32, nonce: u64, body: &[u8]) {
+    let head = ReplyHead {
+        slot: U32::new(slot),
+        node: U32::new(1),
+        index: U32::ZERO,
+        is_last: U32::new(1),
+    };
+    let header = Header::new(Kind::Reply, Status::Executed.code(), nonce);
+    let body = [head.as_bytes(), body].concat();
+    node.receive(1, header, &body, 0).unwrap();
+}
+
+#[test]
+fn a_slot_ends_once_and_by_its_own_nonce() {
+    let mut node = node();
+    let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));
+    node.forward(&mut visit, 1, Code, b"on").unwrap();
+    assert_eq!(node.forward(&mut visit, 1, Code, b"on"), Err(TravelError::Ended));
+    assert!(matches!(node.end(visit, Ok(None), 0), Ended::Elsewhere));
+    let (index, nonce, _) = node.slots.iter_mut().next().unwrap();
+    reply(&mut node, index, nonce ^ 1, b"forged");
+    assert!(node.next_event().is_none());
+    reply(&mut node, index, nonce, b"yes");
+    reply(&mut node, index, nonce, b"again");
+    let event = node.next_event();
+    assert!(
+        matches!(event, Some(Event::Answer { origin: 9, node: 1, outcome: Ok(ref bytes) }) if bytes == b"yes")
+    );
+    assert!(node.next_event().is_none());
+    assert_eq!(node.footprint().slots, 0);
+}
+
+#[test]
+fn a_forward_that_is_answered_too_never_leaves() {
+    let mut node = node();
+    let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));
+    node.forward(&mut visit, 1, Code, b"on").unwrap();
+    let ended = node.end(visit, Ok(Some(b"and an answer")), 0);
+    let Ended::Here {
+        origin: Some(9),
+        failed: Some(failed),
+    } = ended
+    else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(failed.status, Status::Failed(Failure::EndedTwice));
+    assert!(!node.has_work_for(1));
+    assert_eq!(node.footprint(), Default::default());
+}
+
+#[test]
+fn the_outbox_is_bounded_and_sources_wait_from_its_half_on() {
+    let mut node = node();
+    let mut visit = arrive(&mut node, 0, &TravelHead::of_source(4));
+    assert_eq!(node.send(&mut visit, 5, Code, b""), Err(TravelError::NoNode));
+    node.send(&mut visit, 1, Code, &[0; 300]).unwrap();
+    assert!(node.admits());
+    node.send(&mut visit, 0, Code, &[0; 300]).unwrap();
+    assert!(!node.admits());
+    assert_eq!(node.send(&mut visit, 1, Code, &[0; 300]), Err(TravelError::Busy));
+    let last = TravelHead::of_source(0);
+    let mut at_the_limit = arrive(&mut node, 0, &last);
+    assert_eq!(
+        node.send(&mut at_the_limit, 1, Code, b""),
+        Err(TravelError::HopLimit)
+    );
+    assert!(matches!(
+        node.end(visit, Ok(None), 0),
+        Ended::Here {
+            origin: None,
+            failed: None
+        }
+    ));
+    assert!(node.next_local(0).is_some() && node.admits());
+}
+
+#[test]
+fn a_lost_node_fails_what_was_not_sent_and_dates_the_rest() {
+    let mut node = node();
+    for token in [1, 2] {
+        let mut visit = arrive(&mut node, token, &TravelHead::of_source(4));
+        node.forward(&mut visit, 1, Code, b"on").unwrap();
+        node.end(visit, Ok(None), 0);
+    }
+    // The first was sent and consumed.
+    let consumed = node.members.get_mut(&1).unwrap().queue.pop_front().unwrap();
+    node.bytes -= consumed.size();
+    node.lose(1, 1000, |_| false);
+    assert!(
+        matches!(node.next_event(), Some(Event::NodeLost { node, ref connections }) if node.node == 1 && *connections == [3])
+    );
+    let Some(Event::Answer {
+        origin: 2,
+        outcome: Err(failed),
+        ..
+    }) = node.next_event()
+    else {
+        panic!("the second call ends");
+    };
+    assert_eq!(failed.status, Status::Rejected(Rejection::NodeLost));
+    assert_eq!(node.next_deadline(), Some(1100));
+    node.tick(1100);
+    let Some(Event::Answer {
+        origin: 1,
+        outcome: Err(failed),
+        ..
+    }) = node.next_event()
+    else {
+        panic!("the first call ends");
+    };
+    assert_eq!(
+        *failed,
+        Failed {
+            status: Status::Failed(Failure::Indeterminate),
+            detail: b"1".to_vec()
+        }
+    );
+}
+
+#[test]
+fn a_scope_ends_after_all_that_was_sent_in_it_even_with_the_least_weight() {
+    let mut node = node();
+    let head = TravelHead {
+        scope: SlotRef::scope_of_source(1),
+        ..TravelHead::of_source(20)
+    };
+    let mut visit = arrive(&mut node, 0, &head);
+    node.finish(3, 1, 77, 0);
+    let mut count = 1;
+    for depth in 0..6 {
+        for _ in 0..2 {
+            if node.send(&mut visit, 0, Code, b"x").is_ok() {
+                count += 1;
+            }
+        }
+        node.end(visit, Ok(None), depth);
+        assert!(node.next_event().is_none(), "{depth}");
+        visit = node.next_local(0).unwrap().visit;
+    }
+    node.end(visit, Ok(None), 0);
+    while let Some(local) = node.next_local(0) {
+        assert!(node.next_event().is_none());
+        node.end(local.visit, Ok(None), 0);
+    }
+    let Some(Event::Finished { origin: 77, report }) = node.next_event() else {
+        panic!("the scope ends");
+    };
+    let expected = ScopeReport {
+        executed: count,
+        ..ScopeReport::default()
+    };
+    assert_eq!(*report, expected);
+    assert_eq!(node.footprint(), Default::default());
+}
+
+#[test]
+fn a_window_holds_partial_answers_back_and_the_invocation_goes_on_when_it_opens() {
+    let mut node = node();
+    let head = TravelHead {
+        stream_next: U32::ZERO,
+        stream_window: U32::new(1),
+        deadline: U64::new(50),
+        ..TravelHead::of_source(4)
+    };
+    let mut visit = arrive(&mut node, 9, &head);
+    node.reply_partially(&mut visit, b"first").unwrap();
+    assert_eq!(
+        node.reply_partially(&mut visit, b"second"),
+        Err(TravelError::Window)
+    );
+    node.forward(&mut visit, 0, Code, b"on").unwrap();
+    node.end(visit, Ok(None), 0);
+    assert!(!node.has_local() && node.footprint().waiting == 1);
+    assert!(matches!(
+        node.next_event(),
+        Some(Event::Partial { number: 0, .. })
+    ));
+    node.grant(3, 9, 1);
+    let mut visit = node.next_local(0).unwrap().visit;
+    node.reply_partially(&mut visit, b"second").unwrap();
+    node.end(visit, Ok(Some(b"end")), 0);
+    assert!(matches!(
+        node.next_event(),
+        Some(Event::Partial { number: 1, .. })
+    ));
+    assert!(matches!(
+        node.next_event(),
+        Some(Event::Answer { outcome: Ok(_), .. })
+    ));
+    assert_eq!(node.next_deadline(), None);
+}
+
+proptest! {
+    #[test]
+    fn any_frame_of_a_node_is_processed(
+        frames in prop::collection::vec((19..24_u8, any::<u8>(), 0..3_u64, prop::collection::vec(0..4_u8, 0..120)), 1..20),
+    ) {
+        let mut node = node();
+        let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));
+        node.forward(&mut visit, 1, Code, b"on").unwrap();
+        node.end(visit, Ok(None), 0);
+        for (kind, handle, token, body) in frames {
+            let header = Header {
+                kind: Kind::from_code(kind).unwrap(),
+                flags: FrameFlags::NONE,
+                handle: handle.into(),
+                token,
+            };
+            let _ = node.receive(1, header, &body, 0);
+            while node.next_event().is_some() {}
+        }
+        node.tick(u64::MAX - 1);
+    }
+}
