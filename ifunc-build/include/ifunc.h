@@ -65,6 +65,12 @@ extern "C" {
 /* A `main` that returns nothing: every invocation of it succeeds. */
 #define IFUNC_MAIN(name) IFUNC_EXTERN void name##_main(void *payload, size_t payload_size, void *target_args)
 
+/* Declares the `main` with a context of another ifunc, in this file or in another one of the same build, so that this one can send or
+ * forward to it: `IFUNC_DECLARE_WITH_CONTEXT(visit);`. For a `main` that returns nothing `IFUNC_MAIN(visit);` does. */
+#define IFUNC_DECLARE_WITH_CONTEXT(name)                                                                               \
+    IFUNC_EXTERN uint32_t name##_main(void *payload, size_t payload_size, void *target_args,                           \
+                                      struct ifunc_context *ctx)
+
 /* A `main` that takes the context and returns a status. The declaration leaves a mark in the object, by which the
  * builder knows that the result is a status. */
 #define IFUNC_MAIN_WITH_CONTEXT(name)                                                                                  \

@@ -3,10 +3,10 @@
 use ifunc_abi::image::{EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart};
 use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
 
-use crate::graph::{Graph, Import};
+use crate::graph::{Graph, Import, SectionOffset};
 use crate::layout::Layout;
 use crate::relocate::Relocated;
-use crate::{Imports, Request};
+use crate::{Ifunc, Imports, Request};
 
 /// Puts an image together.
 pub(crate) fn emit(
@@ -14,6 +14,7 @@ pub(crate) fn emit(
     layout: &Layout,
     relocated: Relocated,
     request: &Request<'_>,
+    entries: &[Ifunc<'_>],
 ) -> ImageParts {
     let fingerprint = |symbol: &str| match &request.imports {
         Imports::Declared(declared) => declared.get(symbol).copied().unwrap_or(0),
@@ -31,21 +32,32 @@ pub(crate) fn emit(
         true => &[][..],
         false => &request.needed,
     };
-    let root = &request.root;
+    let entry = |(ifunc, (main, batch)): (&Ifunc<'_>, (SectionOffset, Option<SectionOffset>))| EntryPart {
+        name: ifunc.name.into(),
+        flags: ifunc.flags,
+        main: layout.address(main) as u32,
+        batch: batch.map(|batch| layout.address(batch) as u32),
+        payload: ifunc.payload,
+        target: ifunc.target,
+        answer: ifunc.answer,
+        payload_align_log2: ifunc.payload_align.max(1).next_power_of_two().trailing_zeros() as u8,
+    };
+    let is_pinned = entries.iter().any(|entry| entry.is_pinned);
     ImageParts {
         arch: graph.arch.machine(),
-        flags: ImageFlags::NONE.union_if(root.is_pinned, ImageFlags::PINNED),
+        flags: ImageFlags::NONE.union_if(is_pinned, ImageFlags::PINNED),
         cpu_features: request.cpu_features,
-        entries: vec![EntryPart {
-            name: root.name.into(),
-            flags: root.flags,
-            main: layout.address(graph.entry) as u32,
-            batch: graph.batch.map(|batch| layout.address(batch) as u32),
-            payload: root.payload,
-            target: root.target,
-            answer: root.answer,
-            payload_align_log2: root.payload_align.max(1).next_power_of_two().trailing_zeros() as u8,
-        }],
+        entries: entries
+            .iter()
+            .zip(
+                graph
+                    .entries
+                    .iter()
+                    .zip(&graph.batches)
+                    .map(|(&main, &batch)| (main, batch)),
+            )
+            .map(entry)
+            .collect(),
         slot: layout.slot.map(|slot| slot as u32),
         rx_align_log2: layout.align.trailing_zeros() as u8,
         rx: relocated.rx,

@@ -1,5 +1,5 @@
-//! Garbage collection of sections: one walk over the relocations, from the entry. It keeps the input sections that the
-//! entry reaches, plans each of their relocations, and collects every reason against the image. Everything else is
+//! Garbage collection of sections: one walk over the relocations, from the entries. It keeps the input sections that the
+//! entries reach, plans each of their relocations, and collects every reason against the image. Everything else is
 //! dropped.
 
 use std::cell::OnceCell;
@@ -18,12 +18,14 @@ use crate::merge::piece_at;
 use crate::object_file::{Location, Object, Relocation, SectionKind};
 use crate::reason::{Reasons, Rule};
 use crate::refuse::Site;
-use crate::{LinkError, Request, help};
+use crate::{Ifunc, LinkError, Request, help};
 
-/// Builds the graph of an image, or returns every reason why there is none.
+/// Builds the graph of an image with these entries, or returns every reason why there is none. It also finds the other ifuncs of
+/// the request that the entries reach.
 pub(crate) fn collect<'w, 'a>(
     inputs: &'w Inputs<'a>,
     request: &'w Request<'_>,
+    entries: &[Ifunc<'_>],
 ) -> Result<Graph<'w, 'a>, LinkError> {
     let mut collector = Collector {
         inputs,
@@ -39,14 +41,20 @@ pub(crate) fn collect<'w, 'a>(
         uses: BTreeMap::new(),
         reasons: Reasons::default(),
         current: None,
-        root: format!("{}{}", request.root.name, symbols::MAIN_SUFFIX),
-        batch: format!("{}{}", symbols::BATCH_PREFIX, request.root.name),
+        roots: entries.iter().map(|entry| main_of(entry.name)).collect(),
+        others: request.others.iter().map(|other| main_of(other.name)).collect(),
+        reached: BTreeSet::new(),
         extracted: OnceCell::new(),
     };
-    let Some((arch, entry)) = collector.entry() else {
+    let mut found = Vec::new();
+    for root in collector.roots.clone() {
+        found.extend(collector.entry(&root));
+    }
+    let Some(&(arch, _)) = found.first().filter(|_| found.len() == entries.len()) else {
         return Err(collector.reasons.into_error(request.root.name));
     };
-    let batch = collector.batch();
+    let batches = entries.iter().map(|entry| collector.batch(entry.name)).collect();
+    let mains = found.into_iter().map(|(_, main)| main).collect();
     let mut next = 0;
     while next < collector.sections.len() {
         collector.follow(next, arch);
@@ -60,14 +68,20 @@ pub(crate) fn collect<'w, 'a>(
         arch,
         sections: collector.sections,
         imports: collector.imports,
-        entry,
-        batch,
+        entries: mains,
+        batches,
+        reached: collector.reached,
         thunks: collector.thunks,
         stubs: collector.stubs,
         got_entries: collector.got_entries,
         uses: collector.uses,
     };
     collector.reasons.unless_any(request.root.name, graph)
+}
+
+/// The symbol of an ifunc's entry.
+fn main_of(name: &str) -> String {
+    format!("{name}{}", symbols::MAIN_SUFFIX)
 }
 
 /// The graph while it grows.
@@ -87,10 +101,12 @@ pub(crate) struct Collector<'w, 'a> {
     pub(crate) reasons: Reasons,
     /// The relocation that is planned: its input section, and its offset in the section.
     pub(crate) current: Option<(usize, u64)>,
-    /// The entry's symbol.
-    pub(crate) root: String,
-    /// The symbol of the entry for batches.
-    batch: String,
+    /// The symbols of the entries.
+    pub(crate) roots: Vec<String>,
+    /// The symbols of the other ifuncs that may be entries, in their order.
+    others: Vec<String>,
+    /// Those to which a kept section refers, by their indices.
+    reached: BTreeSet<usize>,
     /// The members of archives that an ordinary linker extracts; computed for the first weak reference to a member.
     pub(crate) extracted: OnceCell<BTreeSet<usize>>,
 }
@@ -107,14 +123,13 @@ struct Validated {
 }
 
 impl<'w, 'a> Collector<'w, 'a> {
-    /// Finds the entry and makes its input section the first.
-    fn entry(&mut self) -> Option<(&'static dyn Arch, SectionOffset)> {
-        let root = self.root.clone();
+    /// Finds an entry and keeps its input section.
+    fn entry(&mut self, root: &str) -> Option<(&'static dyn Arch, SectionOffset)> {
         let mut refuse = |rule, detail, help| {
-            self.reasons.add(rule, &root, detail, None, help);
+            self.reasons.add(rule, root, detail, None, help);
             None
         };
-        let found = match self.inputs.definition(&root) {
+        let found = match self.inputs.definition(root) {
             Ok(Some(found)) => found,
             Ok(None) => return refuse(Rule::NoEntry, "", help::NO_ENTRY),
             Err((object, unreadable)) => {
@@ -145,8 +160,9 @@ impl<'w, 'a> Collector<'w, 'a> {
     }
 
     /// Finds the function that runs a run of entries, and keeps its input section. An image without one runs them one by one.
-    fn batch(&mut self) -> Option<SectionOffset> {
-        let found = self.inputs.definition(&self.batch).ok()??;
+    fn batch(&mut self, name: &str) -> Option<SectionOffset> {
+        let batch = format!("{}{name}", symbols::BATCH_PREFIX);
+        let found = self.inputs.definition(&batch).ok()??;
         let object = self.inputs.object(found.object).ok()?;
         let symbol = &object.symbols[found.symbol];
         let Location::Section { index, value } = symbol.place else {
@@ -161,6 +177,12 @@ impl<'w, 'a> Collector<'w, 'a> {
             section,
             offset: value,
         })
+    }
+
+    /// A relocation of a kept section refers to a symbol that this image defines.
+    pub(crate) fn reach(&mut self, symbol: &str) {
+        self.reached
+            .extend(self.others.iter().position(|other| other == symbol));
     }
 
     /// A readable object. Those that definitions and input sections refer to always are.

@@ -1,4 +1,4 @@
-//! The reference graph of one image: the input sections that its entry reaches, the imports that they refer to, and the
+//! The reference graph of one image: the input sections that its entries reach, the imports that they refer to, and the
 //! plan for each relocation. [`gc`](crate::gc) builds it in one walk; layout, relocation, messages and the debug object
 //! read it.
 
@@ -20,7 +20,7 @@ pub(crate) struct InputSection<'a> {
     pub(crate) align: u64,
     /// By ascending place; no two rewrite the same byte.
     pub(crate) relocations: Vec<PlannedRelocation>,
-    /// The input section, and the offset in its section, of the reference that was found first; `None` for the entry.
+    /// The input section, and the offset in its section, of the reference that was found first; `None` for entries.
     pub(crate) parent: Option<(usize, u64)>,
 }
 
@@ -134,16 +134,19 @@ pub(crate) struct Import<'a> {
 /// One kind of case: relocation number, place, whether the target is an import, and how it is resolved.
 pub(crate) type Use = (u32, &'static str, bool, &'static str);
 
-/// Everything that the entry reaches.
+/// Everything that the entries reach.
 pub(crate) struct Graph<'w, 'a> {
     pub(crate) inputs: &'w Inputs<'a>,
     pub(crate) arch: &'static dyn Arch,
     pub(crate) sections: Vec<InputSection<'a>>,
     /// By first reference.
     pub(crate) imports: Vec<Import<'a>>,
-    pub(crate) entry: SectionOffset,
-    /// The function that runs a run of entries, if there is one.
-    pub(crate) batch: Option<SectionOffset>,
+    /// Where the entries are, in the order in which they were given.
+    pub(crate) entries: Vec<SectionOffset>,
+    /// Where the function is that runs a run of entries of a batch, for each entry.
+    pub(crate) batches: Vec<Option<SectionOffset>>,
+    /// The other ifuncs of the request that the entries reach, by their indices.
+    pub(crate) reached: BTreeSet<usize>,
     /// The imports that have a thunk.
     pub(crate) thunks: BTreeSet<usize>,
     /// In the order of their relocations.

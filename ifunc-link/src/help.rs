@@ -36,6 +36,10 @@ pub(crate) const NO_OBJECT: &str = "link what `cc -c` or `ar rcs` made";
 pub(crate) const THIN_ARCHIVE: &str =
     "the archive only names its members: make it without `T` (`ar rcs`), or link the members";
 
+pub(crate) const SAME_ENTRY: &str =
+    "an image tells its entries apart by their addresses: give each a function of its own, without an alias";
+pub(crate) const TOO_MANY_ENTRIES: &str =
+    "an ifunc that refers to another one is linked with it into one image: have fewer refer to each other";
 pub(crate) const DUPLICATE: &str = "remove one of them, give it another name, or make it `static`";
 pub(crate) const SECTION_BOUNDS: &str =
     "an image keeps no list of sections: put what the section collects into an array";

@@ -58,6 +58,8 @@ impl InputError {
 
 /// An object that is read on first use.
 struct LazyObject<'a> {
+    /// Index in the inputs; the members of archives come after all others.
+    place: usize,
     name: String,
     data: &'a [u8],
     role: Role,
@@ -99,11 +101,12 @@ impl<'a> Inputs<'a> {
         };
         for neighbours in [false, true] {
             let mut objects = SearchGroup::default();
-            for input in inputs
-                .iter()
-                .filter(|i| !is_archive(i.data) && (i.role == Role::Neighbour) == neighbours)
-            {
+            for (place, input) in inputs.iter().enumerate() {
+                if is_archive(input.data) || (input.role == Role::Neighbour) != neighbours {
+                    continue;
+                }
                 let index = this.add(input.name.into(), input.data, input.role, false);
+                this.objects[index].place = place;
                 this.index_object(index, &mut objects)?;
             }
             this.groups.push(objects);
@@ -117,6 +120,7 @@ impl<'a> Inputs<'a> {
 
     fn add(&mut self, name: String, data: &'a [u8], role: Role, is_archive_member: bool) -> usize {
         self.objects.push(LazyObject {
+            place: usize::MAX,
             name,
             data,
             role,
@@ -221,6 +225,11 @@ impl<'a> Inputs<'a> {
         self.objects[index].is_archive_member
     }
 
+    /// The place of an object in an image. It does not depend on roles, which differ among the ifuncs of one image.
+    pub(crate) fn place(&self, index: usize) -> (usize, usize) {
+        (self.objects[index].place, index)
+    }
+
     /// Name of an object.
     pub(crate) fn name(&self, index: usize) -> &str {
         &self.objects[index].name
@@ -318,10 +327,10 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// The members of archives that an ordinary linker extracts for a program of `root`.
-    pub(crate) fn extracted_members(&self, root: &str) -> BTreeSet<usize> {
+    /// The members of archives that an ordinary linker extracts for a program of `roots`.
+    pub(crate) fn extracted_members(&self, roots: &[String]) -> BTreeSet<usize> {
         let objects = (0..self.objects.len()).filter(|&index| !self.is_archive_member(index));
-        let mut found = self.closure(objects.collect(), &[root.to_owned()]);
+        let mut found = self.closure(objects.collect(), roots);
         found.retain(|&index| self.is_archive_member(index));
         found
     }

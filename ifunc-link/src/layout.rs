@@ -125,7 +125,7 @@ pub(crate) fn lay_out(graph: &Graph<'_, '_>) -> Result<Layout, Reasons> {
     Ok(layout)
 }
 
-/// The input sections of a kind in the order of their addresses: functions with the entry's first, others by falling
+/// The input sections of a kind in the order of their addresses: functions with the entries' first, others by falling
 /// alignment.
 fn in_order(graph: &Graph<'_, '_>, kind: SectionKind) -> Vec<usize> {
     let mut sections: Vec<usize> = (0..graph.sections.len())
@@ -138,9 +138,19 @@ fn in_order(graph: &Graph<'_, '_>, kind: SectionKind) -> Vec<usize> {
         } else {
             u64::MAX - section.align
         };
+        let entries = &graph.entries;
+        let entry = match kind {
+            SectionKind::Text => entries.iter().position(|entry| entry.section == index),
+            _ => None,
+        };
+        let place = match section.origin {
+            Origin::Piece { object, .. } => graph.inputs.place(object),
+            Origin::Common(_) | Origin::Trap => (usize::MAX, usize::MAX),
+        };
         (
-            kind == SectionKind::Text && index != graph.entry.section,
+            entry.unwrap_or(entries.len()),
             by_alignment,
+            place,
             section.origin.clone(),
         )
     });

@@ -74,7 +74,7 @@ mod uses;
 use std::collections::BTreeMap;
 
 use ifunc_abi::Fingerprint;
-use ifunc_abi::image::EntryFlags;
+use ifunc_abi::image::{EntryFlags, MAX_ENTRIES};
 use reason::Reasons;
 
 pub use inputs::{Input, InputError, Role};
@@ -133,6 +133,9 @@ impl<'a> Ifunc<'a> {
 pub struct Request<'a> {
     /// The ifunc whose image it is.
     pub root: Ifunc<'a>,
+    /// Other ifuncs of the inputs. One whose `X_main` the root refers to, directly or through what it reaches, becomes an entry
+    /// of the same image.
+    pub others: Vec<Ifunc<'a>>,
     /// The imports that are allowed.
     pub imports: Imports<'a>,
     /// CPU features that the code was compiled for.
@@ -154,6 +157,7 @@ impl<'a> Request<'a> {
     pub fn of(root: Ifunc<'a>, imports: Imports<'a>) -> Self {
         Self {
             root,
+            others: Vec::new(),
             imports,
             cpu_features: 0,
             needed: Vec::new(),
@@ -196,6 +200,26 @@ impl<'a> Linker<'a> {
         })
     }
 
+    /// The graph of an image, and its entries by name. It depends on the set of entries alone, so ifuncs that refer to each other
+    /// have one image, whichever of them is the root.
+    fn collect<'r>(
+        &'r self,
+        request: &'r Request<'r>,
+    ) -> Result<(graph::Graph<'r, 'a>, Vec<Ifunc<'r>>), LinkError> {
+        let alone = [request.root];
+        let graph = gc::collect(&self.inputs, request, &alone)?;
+        // What the entries reach the root reaches, too.
+        let reached = graph.reached.iter().map(|&index| request.others[index]);
+        let reached = reached.filter(|other| other.name != request.root.name);
+        let mut entries: Vec<Ifunc<'r>> = reached.chain(alone).collect();
+        entries.sort_by_key(|entry| entry.name);
+        entries.dedup_by_key(|entry| entry.name);
+        if entries.len() == 1 {
+            return Ok((graph, entries));
+        }
+        Ok((gc::collect(&self.inputs, request, &entries)?, entries))
+    }
+
     /// Makes the image of one ifunc. The result does not depend on earlier links of this linker.
     ///
     /// # Errors
@@ -209,18 +233,27 @@ impl<'a> Linker<'a> {
     /// # Errors
     /// Every reason against the image.
     pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
-        let graph = gc::collect(&self.inputs, request)?;
+        let (graph, entries) = self.collect(request)?;
         let layout = layout::lay_out(&graph).map_err(|reasons| reasons.into_error(request.root.name))?;
         let refuse = |rule, detail: &str, help| {
             let mut reasons = Reasons::default();
             reasons.add(rule, request.root.name, detail, None, help);
             reasons.into_error(request.root.name)
         };
+        if let Some((first, second)) = same(&graph.entries) {
+            let [first, second] = [first, second].map(|index| entries[index].name);
+            let detail = format!("`{first}_main` and `{second}_main`");
+            return Err(refuse(Rule::SameEntry, &detail, help::SAME_ENTRY));
+        }
+        if entries.len() > MAX_ENTRIES {
+            let detail = format!("{}, an image has at most {MAX_ENTRIES}", entries.len());
+            return Err(refuse(Rule::TooManyEntries, &detail, help::TOO_MANY_ENTRIES));
+        }
         let relocated = relocate::relocate(&graph, &layout).ok_or_else(|| {
             let detail = "a distance or an address beyond 32 bits";
             refuse(Rule::TooLarge, detail, help::TOO_LARGE)
         })?;
-        let image = emit::emit(&graph, &layout, relocated, request)
+        let image = emit::emit(&graph, &layout, relocated, request, &entries)
             .encode()
             .map_err(|e| refuse(Rule::Malformed, &e.to_string(), help::MALFORMED))?;
         Ok(Linked {
@@ -229,4 +262,10 @@ impl<'a> Linker<'a> {
             debug: debug::debug_object(&self.inputs, &graph, &layout).unwrap_or_default(),
         })
     }
+}
+
+/// Two that are equal, by their indices.
+fn same<T: PartialEq>(all: &[T]) -> Option<(usize, usize)> {
+    let earlier = |second: usize| all[..second].iter().position(|first| *first == all[second]);
+    (0..all.len()).find_map(|second| Some((earlier(second)?, second)))
 }

@@ -11,6 +11,10 @@ use crate::demangle::demangle;
 pub enum Rule {
     /// The entry is not defined.
     NoEntry,
+    /// Two entries of an image are one function.
+    SameEntry,
+    /// The image reaches more ifuncs than an image has entries.
+    TooManyEntries,
     /// Two objects define the symbol, and neither definition yields.
     Duplicate,
     /// A thread-local variable.
@@ -57,6 +61,8 @@ impl Rule {
     fn title(self) -> &'static str {
         match self {
             Self::NoEntry => "entry not found",
+            Self::SameEntry => "two entries that are one function",
+            Self::TooManyEntries => "too many entries",
             Self::Duplicate => "symbol that is defined twice",
             Self::ThreadLocal => "thread-local variable",
             Self::Constructor => "constructor or destructor",

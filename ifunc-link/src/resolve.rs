@@ -35,6 +35,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             }
             Ok(Some(found)) => {
                 self.refuse_interposed(site, symbol, found);
+                self.reach(symbol.name);
                 let object = self.object(found.object)?;
                 let definition = (found.object, object, &object.symbols[found.symbol]);
                 self.locate(site, definition, addend, false)
@@ -57,7 +58,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             && self.inputs.is_archive_member(found.object)
             && !self
                 .extracted
-                .get_or_init(|| self.inputs.extracted_members(&self.root))
+                .get_or_init(|| self.inputs.extracted_members(&self.roots))
                 .contains(&found.object)
     }
 

@@ -59,11 +59,11 @@ fn text(ifuncs: &[CIfunc]) -> String {
     text
 }
 
-/// The object of [`compile`], as an input of the linker.
-pub(super) fn input(object: &[u8]) -> Input<'_> {
+/// The object of [`compile`], as an input of the linker. `is_own`: of the file whose images are linked.
+pub(super) fn input(object: &[u8], is_own: bool) -> Input<'_> {
     Input {
         name: "batch.o",
         data: object,
-        role: Role::User,
+        role: if is_own { Role::User } else { Role::Neighbour },
     }
 }

@@ -138,6 +138,15 @@ fn part(
     })
 }
 
+/// An ifunc as the linker is told of it. Its flags do not decide whether it links.
+fn requested(name: &str) -> Ifunc<'_> {
+    Ifunc {
+        flags: EntryFlags::IGNORE_RESULT,
+        payload_align: PAYLOAD_ALIGN,
+        ..Ifunc::new(name)
+    }
+}
+
 /// Links ifuncs of file `number` and returns the length of each image.
 fn link(
     names: &[&str],
@@ -163,16 +172,14 @@ fn link(
         }
         None => Imports::Any,
     };
+    let known = parts.iter().flat_map(|part| &part.ifuncs);
+    let others: Vec<Ifunc<'_>> = known.map(|name| requested(name)).collect();
     let linked = names.iter().map(|name| {
         progress.linking(name);
-        let root = Ifunc {
-            flags: EntryFlags::IGNORE_RESULT,
-            payload_align: PAYLOAD_ALIGN,
-            ..Ifunc::new(name)
-        };
         let request = Request {
+            others: others.clone(),
             cpu_features,
-            ..Request::of(root, imports.clone())
+            ..Request::of(requested(name), imports.clone())
         };
         linker.link(&request).map(|image| image.len())
     });

@@ -19,6 +19,7 @@ use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
 use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
+use ifuncs::CIfunc;
 
 /// Alignment of the payload of a C ifunc: that of `malloc`.
 const PAYLOAD_ALIGN: u32 = 16;
@@ -115,6 +116,8 @@ pub(crate) fn build_files(
     };
     let cpu_features = compiler.cpu_features(options)?;
     let shown = shown(&units);
+    let all = units.iter().flat_map(|unit| &unit.ifuncs);
+    let others: Vec<Ifunc<'_>> = all.clone().map(requested).collect();
     let mut linked = Vec::new();
     for (number, unit) in units.iter().enumerate() {
         if unit.ifuncs.is_empty() {
@@ -126,9 +129,16 @@ pub(crate) fn build_files(
             is_helper: unit.ifuncs.is_empty(),
         });
         let mut inputs = inputs_of(number, parts, &support);
-        inputs.push(batch::input(&unit.batches));
+        // Of all files: their ifuncs may be entries of this one's images.
+        for (other, unit) in units
+            .iter()
+            .enumerate()
+            .filter(|(_, unit)| !unit.batches.is_empty())
+        {
+            inputs.push(batch::input(&unit.batches, other == number));
+        }
         let linker = Linker::open(&inputs)?;
-        let images = link_unit(unit, &linker, cpu_features, &needed, names, progress)?;
+        let images = link_unit(unit, &others, &linker, cpu_features, &needed, names, progress)?;
         // Symbols of every C library stay strong: they bind the library to the C library of the machine.
         let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
@@ -148,7 +158,7 @@ pub(crate) fn build_files(
                 language: Language::C,
                 arch: arch_of(image),
                 image,
-                about: format!("entry {}\nconvention {}\n", ifunc.name, ifunc.convention.name()),
+                about: about_text(all.clone(), image),
                 debug,
                 origin,
                 weaken: weaken.clone(),
@@ -180,9 +190,22 @@ pub(crate) fn build_files(
     Ok(built)
 }
 
-/// The images of a file, by name.
+/// An ifunc as the linker is told of it.
+fn requested(ifunc: &CIfunc) -> Ifunc<'_> {
+    Ifunc {
+        flags: EntryFlags::NONE
+            .union_if(!ifunc.returns_status, EntryFlags::IGNORE_RESULT)
+            .union_if(ifunc.shareable, EntryFlags::SHARED)
+            .union_if(ifunc.idempotent, EntryFlags::IDEMPOTENT),
+        payload_align: PAYLOAD_ALIGN,
+        ..Ifunc::new(&ifunc.name)
+    }
+}
+
+/// The images of a file, by name. `others`: the ifuncs of all files.
 fn link_unit(
     unit: &CompiledFile,
+    others: &[Ifunc<'_>],
     linker: &Linker<'_>,
     cpu_features: u64,
     needed: &[&str],
@@ -194,18 +217,11 @@ fn link_unit(
     for ifunc in &unit.ifuncs {
         names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
-        let root = Ifunc {
-            flags: EntryFlags::NONE
-                .union_if(!ifunc.returns_status, EntryFlags::IGNORE_RESULT)
-                .union_if(ifunc.shareable, EntryFlags::SHARED)
-                .union_if(ifunc.idempotent, EntryFlags::IDEMPOTENT),
-            payload_align: PAYLOAD_ALIGN,
-            ..Ifunc::new(&ifunc.name)
-        };
         let request = Request {
             cpu_features,
             needed: needed.to_vec(),
-            ..Request::of(root, Imports::Any)
+            others: others.to_vec(),
+            ..Request::of(requested(ifunc), Imports::Any)
         };
         match linker.link_explained(&request) {
             Ok(linked) => {
@@ -255,6 +271,21 @@ fn inputs_of<'a>(
         });
     }
     inputs
+}
+
+/// The text that a library carries beside the image: of its entries.
+fn about_text<'i>(ifuncs: impl Iterator<Item = &'i CIfunc>, image: &[u8]) -> String {
+    let entries = entries_of(image);
+    let here = ifuncs.filter(|ifunc| entries.contains(&ifunc.name));
+    here.map(|ifunc| format!("entry {}\nconvention {}\n", ifunc.name, ifunc.convention.name()))
+        .collect()
+}
+
+/// The names of the entries of an image that the linker made.
+pub(crate) fn entries_of(image: &[u8]) -> Vec<String> {
+    let image = Image::parse(image);
+    let entries = image.iter().flat_map(Image::entries);
+    entries.map(|entry| entry.name.to_owned()).collect()
 }
 
 /// The imports of images.

@@ -154,9 +154,9 @@ fn build_rust(
             arch: arch_of(&linked.image),
             image: &linked.image,
             about: about_text(
-                ifunc,
+                &records,
+                &linked.image,
                 &imports_of(std::iter::once(&linked.image)),
-                &records.imports,
             ),
             debug: &linked.debug,
             origin: &origin,
@@ -221,6 +221,21 @@ pub(crate) fn declared_imports(
     Ok((!records.ifuncs.is_empty()).then(|| imports.collect()))
 }
 
+/// An ifunc as the linker is told of it.
+fn requested(ifunc: &records::Ifunc) -> Ifunc<'_> {
+    Ifunc {
+        name: &ifunc.name,
+        flags: EntryFlags::NONE
+            .union_if(ifunc.idempotent, EntryFlags::IDEMPOTENT)
+            .union_if(ifunc.shared, EntryFlags::SHARED),
+        is_pinned: ifunc.pinned,
+        payload: fingerprint(&ifunc.payload),
+        target: fingerprint(&ifunc.target),
+        answer: fingerprint(&ifunc.answer),
+        payload_align: ifunc.align,
+    }
+}
+
 /// The images of a unit's ifuncs, in their order, or every reason against any of them.
 fn link_all(
     unit: Unit<'_>,
@@ -236,26 +251,18 @@ fn link_all(
         .map(|(symbol, text)| (&**symbol, fingerprint(text)))
         .collect();
     let needed = needed::sonames(&unit.package.needed)?;
+    let known = records.ifuncs.iter().chain(&records.others);
+    let others: Vec<Ifunc<'_>> = known.map(requested).collect();
     let mut images = Vec::new();
     let mut errors = Vec::new();
     for ifunc in &records.ifuncs {
         names.claim_rust(&ifunc.name, &unit.name())?;
         progress.linking(&ifunc.name);
-        let root = Ifunc {
-            name: &ifunc.name,
-            flags: EntryFlags::NONE
-                .union_if(ifunc.idempotent, EntryFlags::IDEMPOTENT)
-                .union_if(ifunc.shared, EntryFlags::SHARED),
-            is_pinned: ifunc.pinned,
-            payload: fingerprint(&ifunc.payload),
-            target: fingerprint(&ifunc.target),
-            answer: fingerprint(&ifunc.answer),
-            payload_align: ifunc.align,
-        };
         let request = Request {
+            others: others.clone(),
             cpu_features: unit.package.cpu_of(options).features(),
             needed: needed.clone(),
-            ..Request::of(root, Imports::Declared(declared.clone()))
+            ..Request::of(requested(ifunc), Imports::Declared(declared.clone()))
         };
         match linker.link_explained(&request) {
             Ok(linked) => images.push(linked),

@@ -10,6 +10,7 @@ use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection};
 
 use crate::BuildError;
+use crate::c::entries_of;
 use ifunc_link::InputError;
 
 /// An ifunc of the package.
@@ -30,13 +31,15 @@ pub(super) struct Ifunc {
 pub(super) struct Records {
     /// The package's own ifuncs, by name, without those of its dependencies.
     pub(super) ifuncs: Vec<Ifunc>,
+    /// Those of its dependencies, by name: entries of the images whose code names them.
+    pub(super) others: Vec<Ifunc>,
     /// Symbol to signature, from every crate.
     pub(super) imports: BTreeMap<String, String>,
 }
 
 impl Records {
     /// Reads every member of an archive that is an object. `of` names its package; with `crate_name`, the ifuncs of
-    /// other crates are skipped.
+    /// other crates are not its own.
     pub(super) fn read(archive: &[u8], of: &str, crate_name: Option<&str>) -> Result<Self, BuildError> {
         let malformed = |e: object::Error| {
             BuildError::Input(InputError {
@@ -56,16 +59,22 @@ impl Records {
                 all.add(bytes, of, crate_name)?;
             }
         }
-        all.ifuncs.sort_by(|a, b| a.name.cmp(&b.name));
-        all.ifuncs.dedup();
+        for ifuncs in [&mut all.ifuncs, &mut all.others] {
+            ifuncs.sort_by(|a, b| a.name.cmp(&b.name));
+            ifuncs.dedup();
+        }
         Ok(all)
     }
 
     fn add(&mut self, section: &[u8], of: &str, crate_name: Option<&str>) -> Result<(), BuildError> {
         for record in records(section) {
             match record {
-                Ok(Record::Ifunc(ifunc)) if crate_name.is_none_or(|name| ifunc.crate_name == name) => {
-                    self.ifuncs.push(Ifunc {
+                Ok(Record::Ifunc(ifunc)) => {
+                    let ifuncs = match crate_name {
+                        Some(name) if ifunc.crate_name != name => &mut self.others,
+                        _ => &mut self.ifuncs,
+                    };
+                    ifuncs.push(Ifunc {
                         name: ifunc.name.into(),
                         payload: ifunc.payload.into(),
                         target: ifunc.target.into(),
@@ -76,7 +85,6 @@ impl Records {
                         shared: ifunc.shared,
                     });
                 }
-                Ok(Record::Ifunc(_)) => {}
                 Ok(Record::Import(import)) => {
                     self.declare(import.symbol, import.signature, of)?;
                 }
@@ -112,12 +120,20 @@ pub(super) fn fingerprint(text: &str) -> Fingerprint {
     ifunc_abi::fingerprint(blake3::hash(text.as_bytes()).as_bytes())
 }
 
-/// The text that a library carries beside the image.
-pub(super) fn about_text(ifunc: &Ifunc, imports: &[String], signatures: &BTreeMap<String, String>) -> String {
-    let mut text = format!(
-        "entry {}\npayload {}\ntarget {}\nanswer {}\nconvention bound\n",
-        ifunc.name, ifunc.payload, ifunc.target, ifunc.answer
-    );
+/// The text that a library carries beside the image: of its entries and its imports.
+pub(super) fn about_text(records: &Records, image: &[u8], imports: &[String]) -> String {
+    let signatures = &records.imports;
+    let mut text = String::new();
+    for name in entries_of(image) {
+        let mut known = records.ifuncs.iter().chain(&records.others);
+        if let Some(ifunc) = known.find(|ifunc| ifunc.name == name) {
+            let _ = writeln!(
+                text,
+                "entry {}\npayload {}\ntarget {}\nanswer {}\nconvention bound",
+                ifunc.name, ifunc.payload, ifunc.target, ifunc.answer
+            );
+        }
+    }
     for symbol in imports {
         if let Some(signature) = signatures.get(symbol) {
             let _ = writeln!(text, "import {symbol} {signature}");

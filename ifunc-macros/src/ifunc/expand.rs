@@ -185,6 +185,7 @@ fn entry(
     answer: Option<&Answer>,
 ) -> TokenStream {
     let symbol = symbol(name, "_main", span);
+    let section = format!(".text.{name}_main");
     let entry = main_of(name);
     let batch_symbol = syn::LitStr::new(&["__ifunc_batch_", name].concat(), symbol.span());
     let batch = Ident::new(&[name, "_batch"].concat(), Span::mixed_site());
@@ -228,8 +229,11 @@ fn entry(
         None => quote!(#call; ::ifunc::__private::MAIN_OK),
     };
     quote! {
+        // A section of its own keeps the compiler from merging two ifuncs that do the same: an image tells its entries apart by
+        // their addresses.
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #symbol)]
+        #[unsafe(link_section = #section)]
         unsafe extern "C" fn #entry(
             #bytes: *const ::core::ffi::c_void,
             payload_size: usize,
