@@ -61,6 +61,7 @@ impl<E: Encoding> Handle<E> {
     /// The same ifunc with invocations that travel in batches: several share one frame of the transport, up to the
     /// size in [`SourceOptions::aggregation`](super::SourceOptions::aggregation). Batches pay off for many small
     /// invocations: over a network a frame costs microseconds, and an invocation in it nanoseconds.
+    /// [`send_many`](Self::send_many) and [`call_many`](Self::call_many) append many at once, which is cheaper still.
     ///
     /// ```no_run
     /// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::{Table, read, update};
-use ifunc_rt::{Call, Handle, Source, Target};
+use ifunc_rt::{Answers, Call, Handle, Source, Target};
 
 use super::{Part, Worker, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
 
 /// Largest number of reads in flight: without and with aggregation.
 const WINDOW: [usize; 2] = [64, 2048];
+/// Operations of a part that are collected before they are sent together, with aggregation.
+const TOGETHER: usize = 256;
 
 /// `BENCH_ADDRESS` is the address to listen on: `shm:` (with a generated name), or `ucx://127.0.0.1:0`.
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
@@ -60,9 +62,24 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
 
 #[derive(Default)]
 struct Sources {
-    all: Vec<(Source, Handle<update>, Handle<read>)>,
+    all: Vec<To>,
+    is_aggregated: bool,
     window: usize,
+    /// Reads in flight, oldest first: each by itself, with the word that it must return; and together.
     pending: VecDeque<(Call<u64>, u64)>,
+    pending_together: VecDeque<(Answers<u64>, Vec<u64>)>,
+    /// Reads among those that are in flight together or collected.
+    together: usize,
+}
+
+/// What goes to a part.
+struct To {
+    source: Source,
+    update: Handle<update>,
+    read: Handle<read>,
+    /// Places that are sent together, and the words that reads of them must return.
+    places: Vec<u64>,
+    expected: Vec<u64>,
 }
 
 impl Worker for Sources {
@@ -72,6 +89,7 @@ impl Worker for Sources {
 
     fn connect(&mut self, addresses: &[String]) -> Result<()> {
         let aggregated = is_aggregated();
+        self.is_aggregated = aggregated;
         self.window = WINDOW[usize::from(aggregated)];
         for address in addresses {
             let source = Source::connect(address).with_context(|| format!("connecting to {address}"))?;
@@ -79,27 +97,54 @@ impl Worker for Sources {
             if aggregated {
                 (update, read) = (update.aggregated(), read.aggregated());
             }
-            self.all.push((source, update, read));
+            self.all.push(To {
+                source,
+                update,
+                read,
+                places: Vec::with_capacity(TOGETHER),
+                expected: Vec::with_capacity(TOGETHER),
+            });
         }
         self.finish()
     }
 
     fn carried_by(&self) -> String {
         let first = self.all.first();
-        first.map_or_else(String::new, |(source, ..)| source.transport())
+        first.map_or_else(String::new, |part| part.source.transport())
     }
 
     #[inline]
     fn update(&mut self, part: usize, at: u64) -> Result<()> {
-        Ok(self.all[part].1.send(&at)?)
+        let part = &mut self.all[part];
+        if !self.is_aggregated {
+            return Ok(part.update.send(&at)?);
+        }
+        part.places.push(at);
+        if part.places.len() == TOGETHER {
+            part.update.send_many(part.places.drain(..))?;
+        }
+        Ok(())
     }
 
     #[inline]
     fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()> {
-        if self.pending.len() >= self.window {
-            self.complete_oldest()?;
+        if !self.is_aggregated {
+            if self.pending.len() >= self.window {
+                self.complete_oldest()?;
+            }
+            self.pending.push_back((self.all[part].read.call(&at)?, expected));
+            return Ok(());
         }
-        self.pending.push_back((self.all[part].2.call(&at)?, expected));
+        self.together += 1;
+        let to = &mut self.all[part];
+        to.places.push(at);
+        to.expected.push(expected);
+        if to.places.len() == TOGETHER {
+            self.read_together(part);
+            while self.together > self.window - TOGETHER {
+                self.complete_together()?;
+            }
+        }
         Ok(())
     }
 
@@ -107,11 +152,22 @@ impl Worker for Sources {
         while !self.pending.is_empty() {
             self.complete_oldest()?;
         }
-        for (source, ..) in &self.all {
-            source.push()?;
+        for part in 0..self.all.len() {
+            let to = &mut self.all[part];
+            if !to.expected.is_empty() {
+                self.read_together(part);
+            } else if !to.places.is_empty() {
+                to.update.send_many(to.places.drain(..))?;
+            }
         }
-        for (source, ..) in &self.all {
-            source.flush()?;
+        while !self.pending_together.is_empty() {
+            self.complete_together()?;
+        }
+        for part in &self.all {
+            part.source.push()?;
+        }
+        for part in &self.all {
+            part.source.flush()?;
         }
         Ok(())
     }
@@ -124,6 +180,26 @@ impl Sources {
         if let Some((call, expected)) = self.pending.pop_front() {
             let word = call.wait()?;
             ensure!(word == expected, "read {word:#x} instead of {expected:#x}");
+        }
+        Ok(())
+    }
+
+    /// Sends the reads that are collected for a part.
+    fn read_together(&mut self, part: usize) {
+        let to = &mut self.all[part];
+        let answers = to.read.call_many(to.places.drain(..));
+        let expected = std::mem::replace(&mut to.expected, Vec::with_capacity(TOGETHER));
+        self.pending_together.push_back((answers, expected));
+    }
+
+    /// Waits for the oldest reads that were sent together.
+    fn complete_together(&mut self) -> Result<()> {
+        if let Some((answers, expected)) = self.pending_together.pop_front() {
+            self.together -= expected.len();
+            for (word, expected) in answers.zip(expected) {
+                let word = word?;
+                ensure!(word == expected, "read {word:#x} instead of {expected:#x}");
+            }
         }
         Ok(())
     }
