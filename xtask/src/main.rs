@@ -5,6 +5,7 @@ mod bench;
 mod beside;
 mod blocks;
 mod build_time;
+mod chase;
 mod child;
 mod corpus;
 mod counts;
@@ -70,6 +71,8 @@ cargo xtask COMMAND
   two-hosts [--quick | --only PART]
             the examples, tests and numbered messages between two network namespaces, over links that drop, delay and block
             packets; --only: the runs with PART in their names, such as `ucx, the link`
+  chase [--servers LIST] [--depth D] [--entries LOG2] [--batch K] [--seconds S]
+            the pointer chase of example 04 over UCX's TCP, each server in a network namespace; LIST: numbers of servers (2,4)
   bench [--quick] [--only FIGURE]... [--json FILE]
             measure the runtime and its alternatives in one run on two cores; --quick: only check that it works; --json: write
             the rows there, and as CSV beside it. Without it a whole run writes them where --render reads them
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Some(("soak", options)) => return soak::command(options),
         Some(("two-hosts", options)) => return two_hosts::command(options),
         Some(("faults", options)) => return faults::command(options),
+        Some(("chase", options)) => return chase::command(options),
         Some(("bench", options)) => return bench::command(options),
         _ => {}
     }

@@ -4,12 +4,14 @@ use std::env;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ifunc_rt::Target;
+use ifunc_rt::group::{Group, Nodes};
 use ifunc_rt::rendezvous::{Launched, Published, Rendezvous};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
@@ -30,8 +32,6 @@ pub struct Server {
     /// Where it listens.
     address: String,
     meeting: Meeting,
-    /// Started by this one.
-    children: Vec<Child>,
     /// The address of the example, by which a source finds the servers: printed when all of them are ready.
     reports: Option<String>,
 }
@@ -73,7 +73,6 @@ pub fn run(
             size: me.size,
             address: listed.unwrap_or_else(|| address_of(addr, me.rank)),
             meeting,
-            children: Vec::new(),
             reports: (me.rank == 0).then(|| addr.to_owned()),
         });
     }
@@ -84,7 +83,6 @@ pub fn run(
         size: servers,
         address: address_of(addr, rank),
         meeting: meeting.clone(),
-        children: Vec::new(),
         reports: (rank == 0).then(|| addr.to_owned()),
     };
     if addr.starts_with("loopback:") {
@@ -99,11 +97,10 @@ pub fn run(
             ended.try_for_each(|ended| ended.map_err(|_| "a server panicked")?)
         });
     }
-    let mut first = server(0);
     for rank in 1..servers {
-        first.children.push(start(rank, &first)?);
+        start(rank, servers, &meeting)?;
     }
-    serve(first)
+    serve(server(0))
 }
 
 /// The addresses of all servers, for a source. `addr` is the address that `cargo ifunc run` passed.
@@ -132,54 +129,36 @@ impl Server {
         &self.address
     }
 
-    /// Where the servers publish their addresses.
-    #[must_use]
-    pub fn rendezvous(&self) -> &Rendezvous {
-        &self.meeting.place
-    }
-
     /// Publishes where this server listens. Server 0 waits until all servers have done so, and reports that it is ready. The
     /// address is published as long as the result lives.
     ///
     /// # Errors
-    /// The address cannot be published, or another server ended or was not ready in time.
+    /// The address cannot be published, or another server was not ready in time.
     pub fn ready(&mut self, target: &Target) -> Result<Published, Failure> {
-        let published = self.meeting.place.publish(self.rank, &target.address())?;
-        if let Some(addr) = self.reports.take() {
-            let until = Instant::now() + START;
-            for rank in 1..self.size {
-                self.wait_for(rank, until)?;
-            }
-            println!("ifunc: ready {addr}");
+        let place = &self.meeting.place;
+        let published = place.publish(self.rank, &target.address())?;
+        if self.reports.is_some() {
+            (1..self.size).try_for_each(|rank| place.find(rank, START).map(drop))?;
         }
+        self.report();
         Ok(published)
     }
 
-    /// Waits until a server has published its address.
-    fn wait_for(&mut self, rank: u32, until: Instant) -> Result<(), Failure> {
-        loop {
-            let missing = match self.meeting.place.find(rank, Duration::from_millis(100)) {
-                Ok(_) => return Ok(()),
-                Err(missing) => missing,
-            };
-            for (child, rank) in self.children.iter_mut().zip(1..) {
-                if let Some(status) = child.try_wait()? {
-                    return Err(format!("server {rank} ended: {status}").into());
-                }
-            }
-            if Instant::now() > until {
-                return Err(missing.into());
-            }
-        }
+    /// Makes the target a node of the group of all servers, whose numbers are their ranks. Server 0 then reports that it is
+    /// ready.
+    ///
+    /// # Errors
+    /// The servers do not find each other, or another server was not ready in time.
+    pub fn join(&mut self, target: &mut Target) -> Result<Nodes, Failure> {
+        let group = Group::meeting(&self.meeting.place, self.rank, self.size);
+        let nodes = target.join(group.timeout(START))?;
+        self.report();
+        Ok(nodes)
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // Fails if it has ended already.
-            let _ = child.kill();
-            let _ = child.wait();
+    fn report(&mut self) {
+        if let Some(addr) = self.reports.take() {
+            println!("ifunc: ready {addr}");
         }
     }
 }
@@ -223,17 +202,27 @@ fn address_of(addr: &str, rank: u32) -> String {
     }
 }
 
-/// Starts another server in a process of its own.
-fn start(rank: u32, first: &Server) -> Result<Child, Failure> {
+/// Starts another server in a process of its own. If that fails, so does this one.
+fn start(rank: u32, servers: u32, meeting: &Meeting) -> Result<(), Failure> {
     let mut command = Command::new(env::current_exe()?);
     command
         .args(env::args_os().skip(1))
         .env("IFUNC_RANK", rank.to_string())
-        .env("IFUNC_SIZE", first.size.to_string())
-        .env("IFUNC_JOB", &first.meeting.job)
-        .env("IFUNC_RENDEZVOUS", &first.meeting.directory)
+        .env("IFUNC_SIZE", servers.to_string())
+        .env("IFUNC_JOB", &meeting.job)
+        .env("IFUNC_RENDEZVOUS", &meeting.directory)
         .env(PARENT, std::process::id().to_string());
-    Ok(command.spawn()?)
+    let mut child = command.spawn()?;
+    thread::spawn(move || match child.wait() {
+        // `cargo ifunc run` stops all servers.
+        Ok(status) if status.signal() == Some(Signal::TERM.as_raw()) => {}
+        Ok(status) => {
+            eprintln!("error: server {rank} has ended: {status}");
+            std::process::exit(1);
+        }
+        Err(why) => eprintln!("error: server {rank} cannot be watched: {why}"),
+    });
+    Ok(())
 }
 
 /// Ends this process when server 0 ends, however it ends.

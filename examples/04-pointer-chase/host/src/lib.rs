@@ -5,9 +5,11 @@
 //! |---|---|
 //! | `get` | the source reads each entry by a one-sided get of UCX |
 //! | `am` | a UCX active message, whose handler was compiled into the servers, goes from server to server |
+//! | `ifunc` | the chaser itself, which no server knows, goes from server to server |
 //!
 //! `cargo ifunc run 04-pointer-chase -- --servers N --depth D --entries LOG2 --json FILE`
 
+pub mod by_ifunc;
 pub mod by_ucx;
 pub mod description;
 pub mod measure;
@@ -20,10 +22,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use example_04_pointer_chase_ifuncs::{address, meet};
+use example_04_pointer_chase_ifuncs::{Walk, address, meet};
 use example_servers::{Args, Failure, Moved, Server, addresses, run};
+use ifunc::TravelError;
 use ifunc_rt::{Source, Target};
 
+use by_ifunc::Ifunc;
 use by_ucx::{ActiveMessage, Client, Get};
 use description::{Description, decode_all};
 use measure::{Measured, Plan, heads, json, measure};
@@ -78,9 +82,8 @@ fn serve(mut server: Server, plan: &Plan) -> Result<(), Failure> {
     // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(server.address())?;
-    let published = server.ready(&target)?;
+    server.join(&mut target)?;
     target.serve(&mut part)?;
-    drop(published);
     Ok(())
 }
 
@@ -128,6 +131,23 @@ pub fn source(addr: &str) -> Result<(), Failure> {
             println!("UCX uses {} to the first server", client.carried_by());
         }
         Err(why) => println!("without get and am, which need UCX: {why}"),
+    }
+
+    for &batch in at_a_time {
+        let mut chased = match measure("ifunc", &plan, batch, &mut Ifunc::new(&servers, &plan)?) {
+            // The servers have joined a group, but their runtime forwards nothing.
+            Err(why) if why.to_string().contains(&TravelError::NoGroup.to_string()) => {
+                println!("without ifunc, which needs servers that forward: {why}");
+                break;
+            }
+            chased => chased?,
+        };
+        let (walks, answers) = (chased.chases + chased.changes, chased.chases + chased.strayed);
+        chased.moved = Moved {
+            messages: walks + answers,
+            bytes: size_of::<Walk>() as u64 * walks + 8 * answers,
+        };
+        add(chased);
     }
 
     if let Some(file) = file {

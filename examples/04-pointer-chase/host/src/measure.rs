@@ -51,6 +51,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Changes of the server on the way of all chases.
     pub changes: u64,
+    /// Chases that ended on another server than they began on.
+    pub strayed: u64,
     /// Whether all of them have come to the entry that a sequential computation comes to.
     pub checked: bool,
     /// Messages and bytes of all chases.
@@ -107,19 +109,20 @@ pub fn measure(
         chases: chased.len() as u64,
         seconds,
         changes: 0,
+        strayed: 0,
         checked: true,
         moved: Moved::default(),
     };
+    let server = |at| plan.cut.place(at).0;
     for (start, end) in chased {
-        let mut at = start;
-        for step in 0..plan.depth {
+        // The entry that the last step comes to is not read.
+        let last = (1..plan.depth).fold(start, |at, _| {
             let next = plan.permutation.next(at);
-            // The entry that the last step comes to is not read.
-            let changes = step + 1 < plan.depth && plan.cut.place(at).0 != plan.cut.place(next).0;
-            measured.changes += u64::from(changes);
-            at = next;
-        }
-        measured.checked &= at == end;
+            measured.changes += u64::from(server(at) != server(next));
+            next
+        });
+        measured.strayed += u64::from(server(start) != server(last));
+        measured.checked &= plan.permutation.next(last) == end;
     }
     Ok(measured)
 }
