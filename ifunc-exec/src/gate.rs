@@ -10,6 +10,7 @@ use ifunc::host::{CallGate, GateToken};
 use ifunc_abi::context::{Context, MAIN_BAD_PAYLOAD};
 
 use crate::arch::FloatControl;
+use crate::exports::Exports;
 use crate::services::Services;
 use crate::stack::Stack;
 use crate::threads::Passages;
@@ -82,6 +83,8 @@ pub(crate) struct Gate {
     escape: UnsafeCell<Option<Box<Escape>>>,
     /// Of the node that the thread serves.
     services: Option<Arc<dyn Services>>,
+    /// Of the target whose invocations pass the gate.
+    exports: Option<Exports>,
 }
 
 thread_local! {
@@ -101,10 +104,15 @@ impl Gate {
             outer: Cell::new(std::ptr::null()),
             escape: UnsafeCell::new(None),
             services: None,
+            exports: None,
         }
     }
 
     /// What the invocations that enter by this gate may use of a node.
+    pub(crate) fn set_exports(&mut self, exports: Exports) {
+        self.exports = Some(exports);
+    }
+
     pub(crate) fn set_services(&mut self, services: Option<Arc<dyn Services>>) {
         self.services = services;
     }
@@ -186,6 +194,12 @@ fn caller<'a>() -> Option<&'a Gate> {
 /// The services for the invocation that called the current import.
 pub(crate) fn services<'a>() -> Option<&'a Arc<dyn Services>> {
     caller()?.services.as_ref()
+}
+
+/// The exports of the target whose invocation called the current import.
+pub(crate) fn exports_of_invocation() -> Option<Exports> {
+    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
+    unsafe { CURRENT.get().as_ref()? }.exports.clone()
 }
 
 /// What the entries of an image are while they are closed. Its invocation ends at once, and nothing of the image has run.

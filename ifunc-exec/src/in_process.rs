@@ -99,6 +99,12 @@ impl InProcess {
         &self.interfaces
     }
 
+    /// For tests that change it.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Changes what images import, while they run.
     #[must_use]
     pub fn exports(&self) -> Exports {
@@ -148,10 +154,9 @@ impl Executor for InProcess {
     }
 
     fn thread(&self) -> io::Result<ExecThread> {
-        Ok(ExecThread::new(
-            self.stack_bytes,
-            Arc::clone(&self.shared.threads),
-        )?)
+        let mut thread = ExecThread::new(self.stack_bytes, Arc::clone(&self.shared.threads))?;
+        thread.gate.set_exports(self.exports());
+        Ok(thread)
     }
 
     #[inline(always)]

@@ -14,6 +14,7 @@
 mod commit;
 mod error;
 mod plan;
+pub(crate) mod remote;
 mod replaced;
 #[cfg(test)]
 mod tests;

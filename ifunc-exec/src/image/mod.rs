@@ -170,6 +170,13 @@ impl InstalledImage {
             .position(|entry| entry.main as usize == offset)
     }
 
+    /// Whether an address is of its code or its data.
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        address
+            .checked_sub(self.base())
+            .is_some_and(|offset| offset < self.code.len())
+    }
+
     /// Gives the memory back.
     ///
     /// # Safety

@@ -19,6 +19,7 @@ use self::libraries::SharedLibrary;
 pub use self::sets::NamedSet;
 pub(crate) use self::symbol::Guard;
 pub use self::symbol::Symbol;
+use crate::exports::remote::{REPLACE_EXPORT, replace_export};
 use crate::image::imports::{Imported, Imports};
 use crate::imports::runtime_imports;
 
@@ -114,9 +115,16 @@ impl HostSymbols {
         Ok(())
     }
 
+    /// Lets images replace exports by functions and variables of their own.
+    pub fn allow_remote_exports(&mut self) {
+        // SAFETY: a function of this crate.
+        let symbol = unsafe { Symbol::untyped(REPLACE_EXPORT, replace_export as *const _) };
+        self.symbols.insert(REPLACE_EXPORT.to_owned(), symbol);
+    }
+
     /// Whether the runtime itself provides it: no export may take its place.
     pub(crate) fn is_of_runtime(name: &str) -> bool {
-        runtime_imports().iter().any(|(runtime, _)| *runtime == name)
+        name == REPLACE_EXPORT || runtime_imports().iter().any(|(runtime, _)| *runtime == name)
     }
 
     /// Whether there is a symbol of this name.

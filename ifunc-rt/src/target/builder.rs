@@ -34,6 +34,7 @@ pub struct TargetBuilder {
     /// `None`: the exports of this process.
     pub(super) exports: Option<Vec<Symbol>>,
     pub(super) allowed: Vec<Symbol>,
+    pub(super) remote_exports: bool,
     pub(super) of_sets: Vec<Symbol>,
     pub(super) libraries: Vec<String>,
     pub(super) interfaces: Vec<InterfaceExport>,
@@ -111,6 +112,7 @@ impl Default for TargetBuilder {
             policy: Policy::Nothing,
             exports: None,
             allowed: Vec::new(),
+            remote_exports: false,
             of_sets: Vec::new(),
             libraries: Vec::new(),
             interfaces: Vec::new(),
@@ -205,6 +207,24 @@ impl TargetBuilder {
     pub fn exports(mut self, symbols: impl IntoIterator<Item = impl Into<Symbol>>) -> Self {
         let exports = self.exports.get_or_insert_default();
         exports.extend(symbols.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets accepted ifuncs replace exports by functions and variables of their own images, by the import
+    /// `__ifunc_replace_export`. Default: no; an image that imports it is refused then.
+    ///
+    /// Such a source decides what the ifuncs of all sources call by these names from then on, after it has left, too. The types
+    /// are compared as in [`Exports::replace`](crate::Exports::replace), by the text that the image states; that its code is of
+    /// that type is its own promise, as all of its code is. To let sources choose among versions that the host has, export a
+    /// function that does it instead: see [`Exports`](crate::Exports).
+    ///
+    /// ```c
+    /// /* 0: replaced; 1: refused, and the target logs why; 2: a text is not UTF-8, or the address is not of this image */
+    /// uint32_t __ifunc_replace_export(struct ifunc_context *ctx, const char *name, size_t name_len,
+    ///                                 const char *signature, size_t signature_len, const void *address);
+    /// ```
+    pub fn allow_remote_exports(mut self, yes: bool) -> Self {
+        self.remote_exports = yes;
         self
     }
 
@@ -455,6 +475,9 @@ impl TargetBuilder {
         };
         for interface in &self.interfaces {
             symbols.export_interface(*interface)?;
+        }
+        if self.remote_exports {
+            symbols.allow_remote_exports();
         }
         for symbol in &self.allowed {
             symbols.allow(symbol.clone())?;
