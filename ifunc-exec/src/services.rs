@@ -17,8 +17,8 @@ use crate::gate::services;
 
 /// What a node offers to the invocations of one thread. The thread that runs an invocation calls it, while it runs.
 pub trait Services: fmt::Debug + Send + Sync {
-    /// Where the invocation is on its way. Valid until it ends.
-    fn travel(&self) -> *const Travel;
+    /// Where the invocation is on its way, valid until it ends; `None`: it does not travel.
+    fn travel(&self) -> Option<*const Travel>;
 
     /// Memory for the next payload: initialised, aligned to 64 bytes, and valid until the next call. Null: `size` exceeds a
     /// limit.
@@ -80,10 +80,8 @@ static NO_GROUP: NoGroup = NoGroup(Travel {
 
 /// `__ifunc_travel`.
 pub(crate) extern "C" fn travel(_: *mut Context) -> *const Travel {
-    match services() {
-        Some(services) => through_gate(services, |services| services.travel()),
-        None => &raw const NO_GROUP.0,
-    }
+    let travel = services().and_then(|services| through_gate(services, |services| services.travel()));
+    travel.unwrap_or(&raw const NO_GROUP.0)
 }
 
 /// `__ifunc_outgoing`.

@@ -60,6 +60,7 @@ pub mod test;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod transport;
+mod travel;
 #[cfg(feature = "ucx")]
 pub mod ucx;
 

@@ -195,14 +195,15 @@ impl Context<'_> {
 
     /// Memory of the target for the next payload or part.
     fn outgoing(&mut self, size: usize) -> Result<&mut [u8], TravelError> {
-        if self.node().is_none() {
-            return Err(TravelError::NoGroup);
-        }
         let raw = self.raw.as_deref_mut().ok_or(TravelError::NoGroup)?;
         // SAFETY: the context is valid.
         let out = unsafe { imports::outgoing(raw, size) };
         if out.is_null() {
-            return Err(TravelError::TooLarge);
+            return Err(if cfg!(ifunc_image) {
+                TravelError::TooLarge
+            } else {
+                TravelError::NoGroup
+            });
         }
         // SAFETY: the target gave `size` initialised bytes, which stay until the next of these calls: it needs `self`, too.
         Ok(unsafe { core::slice::from_raw_parts_mut(out, size) })

@@ -234,6 +234,12 @@ impl InstalledEntry {
         }
     }
 
+    /// Offset of its `X_main` in the image.
+    #[must_use]
+    pub fn main_offset(&self) -> u32 {
+        self.properties.main
+    }
+
     /// The image that it is an entry of.
     #[must_use]
     pub fn image(&self) -> &Arc<InstalledImage> {

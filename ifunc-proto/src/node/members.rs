@@ -119,6 +119,14 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             .map(|(&node, _)| node)
     }
 
+    /// The numbers of the other nodes to which there is a link, in ascending order.
+    pub fn linked_peers(&self) -> impl Iterator<Item = u32> + '_ {
+        let members = self.members.iter();
+        members
+            .filter(|(_, member)| member.is_linked())
+            .map(|(&node, _)| node)
+    }
+
     /// Whether there is a link to a node, as far as this one knows.
     #[must_use]
     pub fn is_linked(&self, node: u32) -> bool {

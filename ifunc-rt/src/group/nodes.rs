@@ -5,12 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use ifunc_exec::services::now;
+
 use super::dial::{Dialed, Dialer, Dialing};
 use super::{Group, GroupError, Place, check};
 use crate::Source;
 use crate::os::EventFd;
 use crate::rendezvous::Published;
 use crate::source::connection::Service;
+use crate::travel::Travels;
 
 /// The nodes of the group that a target has joined: see [`Target::join`](crate::Target::join). Clones are the same.
 #[derive(Clone)]
@@ -20,6 +23,7 @@ struct Shared {
     number: u32,
     state: Mutex<State>,
     dialer: Dialer,
+    travels: Arc<Travels>,
 }
 
 /// A target's being a node of a group. Ends with the target, also if [`Nodes`] stays.
@@ -30,9 +34,14 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    pub(crate) fn new(group: &Group, published: Option<Published>, doorbell: Arc<EventFd>) -> Self {
+    pub(crate) fn new(
+        group: &Group,
+        published: Option<Published>,
+        doorbell: Arc<EventFd>,
+        travels: Arc<Travels>,
+    ) -> Self {
         Self {
-            nodes: Nodes::new(group, doorbell),
+            nodes: Nodes::new(group, doorbell, travels),
             _published: published,
         }
     }
@@ -56,7 +65,8 @@ struct State {
 }
 
 impl Nodes {
-    fn new(group: &Group, doorbell: Arc<EventFd>) -> Self {
+    fn new(group: &Group, doorbell: Arc<EventFd>, travels: Arc<Travels>) -> Self {
+        travels.with(|node| group.members.keys().for_each(|&member| node.add(member)));
         Self(Arc::new(Shared {
             number: group.number,
             state: Mutex::new(State {
@@ -64,6 +74,7 @@ impl Nodes {
                 ..State::default()
             }),
             dialer: Dialer::new(doorbell),
+            travels,
         }))
     }
 
@@ -100,6 +111,7 @@ impl Nodes {
         }
         let place = Place::Address(address.parse()?);
         self.state().members.insert(number, place);
+        self.0.travels.with(|node| node.add(number));
         Ok(())
     }
 
@@ -148,6 +160,9 @@ impl Nodes {
     /// No connection to the node could be made.
     pub(crate) fn dial_failed(&self, node: u32, why: GroupError) {
         self.state().failures.insert(node, why);
+        if self.source(node).is_none() {
+            self.0.travels.with(|state| state.lose(node, now(), |_| true));
+        }
     }
 
     /// Whether a connection is being made.
@@ -167,20 +182,46 @@ impl Nodes {
 
     pub(crate) fn link_up(&self, node: u32, connection: u64, source: Source) {
         tracing::info!(node, connection, "linked to a node of the group");
-        let replaced = {
-            let links = &mut self.state().links;
-            links.entry(node).or_default().insert(connection, source)
+        let mut state = self.state();
+        let links = state.links.entry(node).or_default();
+        let first = links.first_key_value().map(|(_, first)| first.clone());
+        links.insert(connection, source.clone());
+        // One link is used at a time. A link to a process that was started again replaces that to the earlier one.
+        let epoch = |source: &Source| source.shared().lock().connection.peer_epoch();
+        let replaces = match &first {
+            None => true,
+            Some(first) => epoch(first) != epoch(&source),
         };
-        debug_assert!(replaced.is_none(), "each connection has its own number");
+        if replaces && first.is_some() {
+            links.clear();
+            links.insert(connection, source.clone());
+        }
+        drop(state);
+        if let Some(first) = first.filter(|_| replaces) {
+            first.shared().lock().connection.leave_node();
+        }
+        if replaces {
+            let connection = &mut source.shared().lock().connection;
+            connection.serve_node(node, &self.0.travels);
+        }
     }
 
     /// A link ended. The caller drops its source without this list's lock.
     pub(crate) fn link_down(&self, node: u32, connection: u64) -> Option<Source> {
-        let links = &mut self.state().links;
+        let mut state = self.state();
+        let links = &mut state.links;
         let of_node = links.get_mut(&node)?;
         let source = of_node.remove(&connection);
+        let next = of_node.first_key_value().map(|(_, next)| next.clone());
         if of_node.is_empty() {
             links.remove(&node);
+        }
+        drop(state);
+        if let Some(next) = next {
+            let connection = &mut next.shared().lock().connection;
+            if !connection.is_member() {
+                connection.serve_node(node, &self.0.travels);
+            }
         }
         source
     }

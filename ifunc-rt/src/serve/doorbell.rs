@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::os::{Epoll, EventFd, EventFlags};
 use crate::transport::Waiter;
+use crate::travel::Travels;
 
 /// What the sleeper of a target sleeps on.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct TargetDoorbell {
     poll_interval: AtomicU64,
     /// Until the target has something to do that no doorbell reports, in nanoseconds.
     look_after: AtomicU64,
+    /// What a node has to do later.
+    travels: std::sync::OnceLock<Arc<Travels>>,
     is_stopped: AtomicBool,
     /// Stays readable after the stop.
     stop: EventFd,
@@ -38,10 +41,16 @@ impl TargetDoorbell {
             local: Arc::new(local),
             poll_interval: AtomicU64::new(u64::MAX),
             look_after: AtomicU64::new(u64::MAX),
+            travels: std::sync::OnceLock::new(),
             is_stopped: AtomicBool::new(false),
             stop,
             threads: Mutex::default(),
         })
+    }
+
+    /// The sleeper wakes when this node has something to do.
+    pub(crate) fn serve_node(&self, travels: Arc<Travels>) {
+        let _ = self.travels.set(travels);
     }
 
     /// Watches the doorbell of a link that the target made instead of that of an earlier one.
@@ -69,7 +78,9 @@ impl TargetDoorbell {
     pub(crate) fn poll_interval(&self) -> Option<Duration> {
         let of_links = self.poll_interval.load(Ordering::Relaxed);
         let interval = of_links.min(self.look_after.load(Ordering::Relaxed));
-        (interval != u64::MAX).then(|| Duration::from_nanos(interval))
+        let interval = (interval != u64::MAX).then(|| Duration::from_nanos(interval));
+        let of_node = self.travels.get().and_then(|travels| travels.time_left());
+        interval.into_iter().chain(of_node).min()
     }
 
     /// The target looks after its connections at least so often.

@@ -151,7 +151,11 @@ impl Submitter {
             bound,
             align,
             wants_completion,
-            carries_code: self.framing == Framing::WithImage,
+            carries_code: match self.framing {
+                Framing::WithImage => true,
+                Framing::Traveling(travels) => travels.carries_code,
+                _ => false,
+            },
         }
     }
 
@@ -164,10 +168,12 @@ impl Submitter {
         mut encode: &mut Encode,
     ) -> Result<u64, NotSent> {
         let submission = self.submission(layout, wants_completion);
-        if self.framing == Framing::Batched {
-            connection.append(submission, encode)
-        } else {
-            connection.submit(submission, &mut encode)
+        match self.framing {
+            Framing::Batched => connection.append(submission, encode),
+            Framing::Traveling(travels) => {
+                connection.submit_travel(submission, &travels.head(self.timeout), encode)
+            }
+            Framing::Own | Framing::WithImage => connection.submit(submission, &mut encode),
         }
     }
 

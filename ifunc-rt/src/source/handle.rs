@@ -5,12 +5,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ifunc_abi::travel::{SlotRef, TravelHead};
+
 use super::Source;
 use super::call::Encoding;
 use super::error::Error;
 use super::library::Library;
 use super::message::Message;
 use super::shared::SharedConnection;
+use crate::travel::HOP_LIMIT;
 
 /// The handle of an ifunc: sends payloads and receives answers.
 ///
@@ -88,6 +91,8 @@ impl<E: Encoding> Handle<E> {
     /// caller's thread may use the connection (a UCX worker of the application's, [`ucx`](crate::ucx)) there is no
     /// such thread: the next use of the source sends what is due.
     ///
+    /// **Ifuncs that travel** ([`ifunc::travel`]) are sent alone also by an aggregated handle.
+    ///
     /// **Semantics.** Invocations keep the order of the program, aggregated or not. The target runs, answers,
     /// rejects, reports and counts each as if it had arrived alone; answers travel in batches, too. When there is no
     /// credit for a full batch, the next `send` or `call` waits for it as for its own credit.
@@ -118,7 +123,21 @@ impl<E: Encoding> Handle<E> {
 
     fn sending(&self, framing: Framing) -> Self {
         let mut handle = self.clone();
-        handle.submitter.framing = framing;
+        match &mut handle.submitter.framing {
+            Framing::Traveling(travels) => travels.carries_code = framing == Framing::WithImage,
+            other => *other = framing,
+        }
+        handle
+    }
+
+    /// The same handle with another limit of hops: how often an invocation, and what it sends, may go on from node to node of a
+    /// [group](crate::group). Default 16,384. It has no effect on ifuncs that do not travel.
+    #[must_use]
+    pub fn with_hop_limit(&self, hops: u16) -> Self {
+        let mut handle = self.clone();
+        if let Framing::Traveling(travels) = &mut handle.submitter.framing {
+            travels.hop_limit = hops;
+        }
         handle
     }
 
@@ -173,6 +192,37 @@ pub(super) enum Framing {
     Batched,
     /// In a frame of its own, after the image.
     WithImage,
+    /// In a frame of its own, with what accompanies it from node to node.
+    Traveling(Travels),
+}
+
+/// What accompanies an invocation that may travel on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Travels {
+    pub(super) hop_limit: u16,
+    /// The source's number of the scope; 0: none.
+    pub(super) scope: u32,
+    /// Partial answers that may be on their way; 0: the call takes one answer.
+    pub(super) window: u32,
+    /// The image is sent ahead of each.
+    pub(super) carries_code: bool,
+}
+
+impl Travels {
+    /// The head of an invocation whose source waits as long as this.
+    pub(super) fn head(self, timeout: Duration) -> TravelHead {
+        let mut head = TravelHead::of_source(self.hop_limit);
+        if let Ok(nanoseconds) = u64::try_from(timeout.as_nanos()) {
+            head.deadline = nanoseconds.into();
+        }
+        if self.scope != 0 {
+            head.scope = SlotRef::scope_of_source(self.scope);
+        }
+        if self.window != 0 {
+            (head.stream_next, head.stream_window) = (0.into(), self.window.into());
+        }
+        head
+    }
 }
 
 #[derive(Debug)]
@@ -203,10 +253,20 @@ impl Submitter {
             library,
             handle,
         };
+        let framing = if binding.library.travels {
+            Framing::Traveling(Travels {
+                hop_limit: HOP_LIMIT,
+                scope: 0,
+                window: 0,
+                carries_code: false,
+            })
+        } else {
+            Framing::Own
+        };
         Self {
             binding: Arc::new(binding),
             timeout: source.shared.config.timeout,
-            framing: Framing::Own,
+            framing,
         }
     }
 

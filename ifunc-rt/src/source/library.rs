@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::about::About;
@@ -16,6 +16,7 @@ use rustix::fs::MemfdFlags;
 use super::error::{Error, LibraryError};
 use crate::fingerprint;
 use ifunc_exec::debug::{self, DebugObject, Functions};
+use ifunc_exec::{InstalledEntry, InstalledImage};
 
 /// An entry of an image, and the metadata of its library.
 #[derive(Debug)]
@@ -33,7 +34,11 @@ pub struct Library {
     pub(super) image: Vec<u8>,
     about: Vec<u8>,
     flags: EntryFlags,
+    /// Its code may send other invocations, or forward itself.
+    pub(super) travels: bool,
     pub(super) payload_align: usize,
+    /// The installed entry that it was made of.
+    installed: Option<Arc<InstalledEntry>>,
     /// The functions of the library, if it was opened.
     pub(super) source_functions: Option<SourceFunctions>,
     /// Symbols of the image, after the first request; `None` if they are unknown.
@@ -143,10 +148,39 @@ impl Library {
             entries: entries as u8,
             flags,
             payload_align,
+            travels: parsed.travels(),
+            installed: None,
             about,
             image,
             source_functions: None,
             functions: OnceLock::new(),
+        })
+    }
+
+    /// An entry of an image that this process runs, to be sent on: the image as it arrived.
+    pub(crate) fn of_installed(image: &Arc<InstalledImage>, index: usize) -> std::io::Result<Self> {
+        let entry = InstalledEntry::all(image).nth(index);
+        let entry = entry.ok_or(std::io::ErrorKind::NotFound)?;
+        let bytes = image.original()?;
+        let path = Path::new("(installed)");
+        let library = Self::parse(&bytes, Some(&entry.name), path).map_err(std::io::Error::other)?;
+        Ok(Self {
+            installed: Some(entry),
+            ..library
+        })
+    }
+
+    /// The installed entry that it was made of.
+    pub(crate) fn installed(&self) -> Option<&Arc<InstalledEntry>> {
+        self.installed.as_ref()
+    }
+
+    /// Whether it is this entry of an installed image.
+    pub(crate) fn is_entry(&self, id: &ImageId, index: usize) -> bool {
+        let entry = self.installed.as_ref().filter(|_| self.id == *id);
+        entry.is_some_and(|entry| {
+            let of_image = entry.image().entries.get(index);
+            of_image.is_some_and(|of_image| of_image.main == entry.main_offset())
         })
     }
 

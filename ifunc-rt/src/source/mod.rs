@@ -7,7 +7,7 @@ mod driver;
 mod embed;
 mod error;
 mod handle;
-mod library;
+pub(crate) mod library;
 mod many;
 mod message;
 mod options;

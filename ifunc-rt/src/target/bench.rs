@@ -37,8 +37,8 @@ impl Looked {
     }
 
     /// Whether there is nothing to do until something arrives.
-    pub(crate) fn is_quiet(&mut self) -> bool {
-        self.connection.is_quiet()
+    pub(crate) fn is_quiet(&mut self, bench: &Bench) -> bool {
+        self.connection.is_quiet(&bench.host)
     }
 }
 
@@ -107,6 +107,11 @@ impl Bench {
                 other_users: false,
                 peers: super::Peers::default(),
                 membership: None,
+                travels: crate::travel::Travels::new(
+                    &crate::hello::serving(limits),
+                    1 << 20,
+                    std::sync::Arc::clone(&doorbell.local),
+                ),
                 unfinished,
                 doorbell: std::sync::Arc::new(doorbell),
             },

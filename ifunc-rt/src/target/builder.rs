@@ -48,6 +48,7 @@ pub struct TargetBuilder {
     pub(super) ring_bytes: Option<u32>,
     pub(super) timing: Timing,
     pub(super) share_stats: Option<bool>,
+    pub(super) outbox: usize,
 }
 
 /// Why a target cannot be made or cannot serve.
@@ -133,6 +134,7 @@ impl Default for TargetBuilder {
             ring_bytes: None,
             timing: Timing::default(),
             share_stats: None,
+            outbox: crate::travel::OUTBOX_BYTES,
         }
     }
 }
@@ -430,6 +432,14 @@ impl TargetBuilder {
     /// ifunc on each connection, then one in 64.
     pub fn time_invocations(mut self, timing: Timing) -> Self {
         self.timing = timing;
+        self
+    }
+
+    /// Bytes of invocations for other nodes of the [group](crate::group) that were not sent yet. Default 16 MiB. While more than half of
+    /// it is used, sources whose ifuncs may travel wait; an invocation for which there is no room is told so
+    /// ([`TravelError::Busy`](ifunc::TravelError::Busy)).
+    pub fn outbox(mut self, bytes: usize) -> Self {
+        self.outbox = bytes;
         self
     }
 

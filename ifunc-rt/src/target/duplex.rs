@@ -11,12 +11,13 @@ use super::Host;
 use super::argument::Argument;
 use super::peers::Peers;
 use super::served::{Served, State};
+use super::visits::deliver;
 use crate::group::Nodes;
 use crate::policy::SourceInfo;
 use crate::serve::doorbell::TargetDoorbell;
 use crate::source::connection::{ACCEPTED, Connection};
 use crate::source::shared::SharedConnection;
-use crate::transport::{ConnectError, Key, Link, Waiter};
+use crate::transport::{ConnectError, Ends, Key, Link, Waiter};
 use crate::{Source, SourceError, SourceOptions};
 
 /// Invocations that one poll runs.
@@ -100,7 +101,7 @@ impl Duplex {
         };
         let mut duplex = Self::new(&source, info, key, doorbell, host);
         if let Some(nodes) = host.nodes().filter(|_| !reconnects) {
-            duplex.list(nodes, source.clone());
+            Self::list(&mut duplex.node, info, nodes, source.clone());
         }
         Ok((source, duplex))
     }
@@ -110,7 +111,8 @@ impl Duplex {
         let state = shared.lock();
         let node = state.connection.peer_node();
         let served = state.connection.served_link().map(|(link, number)| {
-            let state = State::new(info.connection, link, host);
+            let mut state = State::new(info.connection, link, host);
+            state.link = number;
             (number, state)
         });
         drop(state);
@@ -128,23 +130,23 @@ impl Duplex {
 
     /// Counts as a link to its node, if it has been accepted.
     #[cold]
-    fn list_accepted(&mut self, nodes: &Nodes) {
-        let source = match &self.doorbell {
-            Doorbell::Listener(peers) => peers.source(self.info.connection),
+    fn list_accepted(node: &mut Option<Node>, doorbell: &Doorbell, info: SourceInfo, nodes: &Nodes) {
+        let source = match doorbell {
+            Doorbell::Listener(peers) => peers.source(info.connection),
             Doorbell::Own { .. } => None,
         };
         if let Some(source) = source {
-            self.list(nodes, source);
+            Self::list(node, info, nodes, source);
         }
     }
 
     /// Counts as a link to its node.
-    fn list(&mut self, nodes: &Nodes, source: Source) {
-        if let Some(node) = &mut self.node
+    fn list(node: &mut Option<Node>, info: SourceInfo, nodes: &Nodes, source: Source) {
+        if let Some(node) = node
             && node.listed.is_none()
             && node.number != nodes.number()
         {
-            nodes.link_up(node.number, self.info.connection, source);
+            nodes.link_up(node.number, info.connection, source);
             node.listed = Some(nodes.clone());
         }
     }
@@ -157,7 +159,7 @@ impl Duplex {
     /// See [`Connection::meet`](super::poll::Connection::meet).
     pub(super) fn meet(&mut self, nodes: &Nodes) {
         if self.is_unlisted() && self.shared.lock().connection.has_frame() {
-            self.list_accepted(nodes);
+            Self::list_accepted(&mut self.node, &self.doorbell, self.info, nodes);
         }
     }
 
@@ -199,12 +201,6 @@ impl Duplex {
             processed += polled;
         }
         self.is_busy |= processed > 0;
-        if processed > 0
-            && self.is_unlisted()
-            && let Some(nodes) = host.nodes()
-        {
-            self.list_accepted(nodes);
-        }
         if argument.shared {
             self.release_thread();
         }
@@ -213,6 +209,7 @@ impl Duplex {
 
     /// Processes what has arrived up to the next invocation, and runs that.
     fn poll_one(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> Option<usize> {
+        let is_unlisted = self.is_unlisted();
         let mut state = self.shared.lock();
         if state.is_closed {
             return None;
@@ -220,12 +217,14 @@ impl Duplex {
         state.connection.set_polled_here(true);
         let Some((link, number)) = state.connection.served_link() else {
             drop(state);
-            self.served = None;
+            self.link_ended(host);
             return self.reconnects().then_some(0);
         };
         if self.served.as_ref().is_none_or(|(known, _)| *known != number) {
             self.served = None;
-            self.served = Some((number, State::new(self.info.connection, link, host)));
+            let mut state = State::new(self.info.connection, link, host);
+            state.link = number;
+            self.served = Some((number, state));
         }
         let Some((_, served)) = &mut self.served else {
             return None;
@@ -243,10 +242,16 @@ impl Duplex {
             Ok(processed) => processed,
             Err(closed) => {
                 served.state.ended(&closed);
-                self.served = None;
+                self.link_ended(host);
                 return self.reconnects().then_some(0);
             }
         };
+        if processed > 0
+            && is_unlisted
+            && let Some(nodes) = host.nodes()
+        {
+            Self::list_accepted(&mut self.node, &self.doorbell, self.info, nodes);
+        }
         if let Some((reply_to, outcome)) = served.run_taken(&mut self.answer) {
             let outcome = outcome.map(|len| &self.answer.as_slice()[..len]);
             let mut state = self.shared.lock();
@@ -254,6 +259,38 @@ impl Duplex {
             state.polled();
         }
         Some(processed)
+    }
+
+    /// Nothing awaits answers over the link any longer.
+    fn link_ended(&mut self, host: &Host) {
+        if self.served.take().is_some() {
+            host.forget(self.info.connection);
+        }
+    }
+
+    /// Sends what other nodes reported for its source.
+    #[cold]
+    pub(super) fn deliver(&mut self, host: &Host) {
+        let mail = host.travels.take_mail(self.info.connection);
+        if let Some((number, served)) = &self.served
+            && !mail.is_empty()
+        {
+            self.is_busy = true;
+            let mut state = self.shared.lock();
+            state
+                .connection
+                .deliver(*number, |protocol, link| match &mut link.ends {
+                    Ends::Shm(link) => deliver(protocol, link, served, mail),
+                    #[cfg(any(test, feature = "ucx"))]
+                    Ends::Other(link) => deliver(protocol, link, served, mail),
+                });
+            state.polled();
+        }
+    }
+
+    /// Whether an invocation waits until the target admits those that may travel.
+    pub(super) fn is_held(&self) -> bool {
+        self.shared.lock().connection.is_held()
     }
 
     /// Drops a body that takes too long to arrive.
@@ -290,8 +327,11 @@ impl Duplex {
         connection.park(!is_accepted);
     }
 
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_quiet(&mut self, host: &Host) -> bool {
         let mut state = self.shared.lock();
+        if state.connection.is_held() {
+            return !host.travels.admits();
+        }
         if state.is_closed || !self.reconnects() && !state.connection.is_linked() {
             return false;
         }
@@ -323,10 +363,6 @@ impl Drop for Duplex {
                 None
             }
         };
-        let of_group = self.node.take().and_then(|Node { number, listed }| {
-            let nodes = listed?;
-            nodes.link_down(number, self.info.connection)
-        });
         let mut state = self.shared.lock();
         let is_linked = state.connection.is_linked();
         let why = if is_linked { TARGET_GONE } else { ACCEPTED };
@@ -336,6 +372,10 @@ impl Drop for Duplex {
         if is_linked && let Some((_, served)) = &self.served {
             served.ended(&Closed::Left);
         }
+        let of_group = self.node.take().and_then(|Node { number, listed }| {
+            let nodes = listed?;
+            nodes.link_down(number, self.info.connection)
+        });
         drop((listed, of_group));
     }
 }

@@ -81,7 +81,11 @@ impl Target {
         let publish = |rendezvous: &Rendezvous| rendezvous.publish(group.number, &self.address());
         let published = group.rendezvous.as_ref().map(publish).transpose()?;
         self.set_node(Some(group.number));
-        let membership = Membership::new(&group, published, Arc::clone(&self.host.doorbell.local));
+        let (doorbell, travels) = (
+            Arc::clone(&self.host.doorbell.local),
+            Arc::clone(&self.host.travels),
+        );
+        let membership = Membership::new(&group, published, doorbell, travels);
         let nodes = membership.nodes.clone();
         self.host.membership = Some(membership);
         if !group.is_on_demand
@@ -91,6 +95,7 @@ impl Target {
             self.set_node(None);
             return Err(error);
         }
+        self.host.travels.with(|node| node.set_number(group.number));
         Ok(nodes)
     }
 

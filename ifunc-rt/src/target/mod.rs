@@ -12,7 +12,9 @@ mod quota;
 mod served;
 mod serving;
 mod shared;
+mod tasks;
 mod unfinished;
+mod visits;
 
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,6 +44,7 @@ use crate::policy::{Policy, SourceInfo};
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
 use crate::source::connection::Service;
 use crate::transport::Listener;
+use crate::travel::Travels;
 use crate::{Source, SourceError, SourceOptions};
 
 /// A target: listens, installs and runs.
@@ -97,11 +100,20 @@ struct Host {
     membership: Option<Membership>,
     /// Bodies whose last fragment has not arrived.
     unfinished: Arc<Unfinished>,
+    /// Invocations that travel on.
+    travels: Arc<Travels>,
     /// Wakes the threads that serve.
     doorbell: Arc<TargetDoorbell>,
 }
 
 impl Host {
+    /// What the invocations of a thread run on.
+    fn thread(&self) -> std::io::Result<ExecThread> {
+        let mut thread = self.executor.thread()?;
+        thread.set_services(Some(self.travels.clone()));
+        Ok(thread)
+    }
+
     /// The nodes of the group.
     fn nodes(&self) -> Option<&Nodes> {
         self.membership.as_ref().map(|membership| &membership.nodes)
@@ -143,13 +155,16 @@ impl Target {
         let metrics = Metrics::new(address, timing, options.code_bytes, options.max_images);
         let executor = InProcess::new(options, symbols, metrics.clone())
             .map_err(TargetError::os("reserve memory for code"))?;
-        let entry = executor
+        let mut entry = executor
             .thread()
             .map_err(TargetError::os("map a stack for injected code"))?;
         let (max_bytes, max_age) = builder.unfinished;
         let unfinished = Unfinished::new(max_bytes, max_age);
         let doorbell =
             TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
+        let travels = Travels::new(&builder.listen.hello, builder.outbox, Arc::clone(&doorbell.local));
+        entry.set_services(Some(travels.clone()));
+        doorbell.serve_node(Arc::clone(&travels));
         Ok(Self {
             links: Links::new(listener),
             host: Host {
@@ -165,6 +180,7 @@ impl Target {
                 peers: Peers::default(),
                 membership: None,
                 unfinished,
+                travels,
                 doorbell: Arc::new(doorbell),
             },
             entry,

@@ -11,11 +11,12 @@ use std::time::Instant;
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Roles;
-use ifunc_exec::{Executor as _, Session};
+use ifunc_exec::Session;
 
 use super::argument::Argument;
 use super::duplex::Duplex;
 use super::served::OneWay;
+use super::tasks::Tasks;
 use super::{Host, Target, TargetError};
 use crate::driver::backoff::{Backoff, Next};
 use crate::group::Nodes;
@@ -93,7 +94,7 @@ impl Target {
     pub(super) fn move_in(&mut self) -> Result<(), TargetError> {
         let here = thread::current().id();
         if self.home != here {
-            let thread = self.host.executor.thread();
+            let thread = self.host.thread();
             self.entry = thread.map_err(TargetError::os("map a stack for injected code"))?;
             self.home = here;
         }
@@ -131,6 +132,8 @@ pub(super) struct Links {
     keys: Vec<Key>,
     /// When all connections were last [looked after](Links::look_after).
     looked_after: Instant,
+    /// One of the connections is the node's [tasks](Tasks).
+    has_tasks: bool,
 }
 
 impl Links {
@@ -146,16 +149,18 @@ impl Links {
             last: 0,
             keys: Vec::new(),
             looked_after: Instant::now(),
+            has_tasks: false,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.active.len() + self.parked.len()
+        self.active.len() + self.parked.len() - usize::from(self.has_tasks)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
         let all = self.active.iter().chain(self.parked.values());
-        all.map(|connection| &**connection)
+        let all = all.map(|connection| &**connection);
+        all.filter(|connection| !matches!(connection, Connection::Tasks(_)))
     }
 
     #[cfg(test)]
@@ -189,6 +194,17 @@ impl Links {
         Ok(source)
     }
 
+    /// Adds what a node does beside its connections.
+    #[cold]
+    fn add_tasks(&mut self, host: &Host) {
+        self.has_tasks = true;
+        self.last += 1;
+        let tasks = Tasks::new(self.last, host);
+        self.connected.push(Tasks::KEY);
+        let tasks = Connection::Tasks(Box::new(tasks));
+        self.active.push_back(Box::new(tasks));
+    }
+
     /// Activates connections that are parked.
     fn unpark(&mut self, keys: &[Key]) {
         for key in keys {
@@ -202,6 +218,9 @@ impl Links {
     /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
     pub(super) fn gather(&mut self, host: &Host) -> bool {
         let before = self.active.len();
+        if host.travels.is_used() && !self.has_tasks {
+            self.add_tasks(host);
+        }
         if let Some(nodes) = host.nodes() {
             self.gather_dialed(host, nodes);
         }
@@ -211,6 +230,9 @@ impl Links {
             self.active.push_back(Box::new(connection));
         }
         if !self.parked.is_empty() {
+            if host.travels.is_waking() {
+                self.unpark_travels(host);
+            }
             let mut keys = std::mem::take(&mut self.keys);
             self.listener.ready(&mut keys);
             self.unpark(&keys);
@@ -236,7 +258,7 @@ impl Links {
                     handled += frames;
                     at += 1;
                 }
-                None => drop(self.active.remove(at)),
+                None => self.forget(host, at),
             }
         }
         self.polls += at;
@@ -244,6 +266,26 @@ impl Links {
             self.until_tended = 0;
         }
         handled
+    }
+
+    /// Removes a connection that ended.
+    #[cold]
+    fn forget(&mut self, host: &Host, at: usize) {
+        if let Some(connection) = self.active.remove(at) {
+            host.forget(connection.source().connection);
+        }
+    }
+
+    /// Activates parked connections for which there is something, or that were held back and are admitted now.
+    #[cold]
+    fn unpark_travels(&mut self, host: &Host) {
+        let admits = host.travels.take_held();
+        let is_wanted = |connection: &Connection| {
+            admits && connection.is_held() || host.travels.has_mail_for(connection.source().connection)
+        };
+        let parked = self.parked.iter().filter(|(_, connection)| is_wanted(connection));
+        let keys: Vec<Key> = parked.map(|(&key, _)| key).collect();
+        self.unpark(&keys);
     }
 
     /// Gathers connections, and parks those that had nothing. Rotates the others so that no connection is always served
@@ -291,7 +333,7 @@ impl Links {
             connection.refuse_overdue(host, now);
         }
         if look.is_some() {
-            let is_ready = |connection: &mut Box<Connection>| !connection.is_quiet();
+            let is_ready = |connection: &mut Box<Connection>| !connection.is_quiet(host);
             let ready = self
                 .parked
                 .iter_mut()
@@ -318,7 +360,7 @@ impl Links {
                 self.active.push_back(connection);
             }
         }
-        self.park(idle);
+        self.park(idle, host);
     }
 
     /// Announces sleep. `all`: parks all connections first, ready ones too: a parked connection wakes the target. Returns
@@ -329,7 +371,7 @@ impl Links {
         self.listener.arm();
         let is_quiet = !all || {
             let all = std::mem::take(&mut self.active);
-            self.park(all)
+            self.park(all, host)
         };
         !self.gather(host) && is_quiet
     }
@@ -343,7 +385,7 @@ impl Links {
     }
 
     /// Parks connections. Returns whether none of them has anything; those that have stay active.
-    fn park(&mut self, mut connections: VecDeque<Box<Connection>>) -> bool {
+    fn park(&mut self, mut connections: VecDeque<Box<Connection>>, host: &Host) -> bool {
         if connections.is_empty() {
             return true;
         }
@@ -351,7 +393,7 @@ impl Links {
         self.listener.fence();
         let mut is_quiet = true;
         for mut connection in connections {
-            if connection.is_quiet() {
+            if connection.is_quiet(host) {
                 self.parked.insert(connection.key(), connection);
             } else {
                 is_quiet = false;
@@ -371,6 +413,8 @@ impl Links {
 pub(super) enum Connection {
     OneWay(OneWay),
     Duplex(Box<Duplex>),
+    /// What a node does beside.
+    Tasks(Box<Tasks>),
 }
 
 impl Connection {
@@ -401,6 +445,7 @@ impl Connection {
         match self {
             Self::OneWay(connection) => connection.link.waiter.carried_by(),
             Self::Duplex(connection) => connection.carried_by(),
+            Self::Tasks(_) => String::new(),
         }
     }
 
@@ -408,14 +453,38 @@ impl Connection {
         match self {
             Self::OneWay(connection) => connection.state.source,
             Self::Duplex(connection) => connection.info,
+            Self::Tasks(tasks) => tasks.state.source,
         }
     }
 
     /// Whether a poll would find something. If not, grants the source its credits.
-    pub(super) fn has_work(&mut self) -> bool {
+    pub(super) fn has_work(&mut self, host: &Host) -> bool {
+        let has_mail = host.travels.has_mail() && host.travels.has_mail_for(self.source().connection);
+        has_mail
+            || match self {
+                Self::OneWay(connection) => connection.has_work(),
+                Self::Duplex(connection) => connection.has_work(),
+                Self::Tasks(_) => Tasks::has_work(host),
+            }
+    }
+
+    /// Whether an invocation waits until the target admits those that may travel.
+    fn is_held(&self) -> bool {
         match self {
-            Self::OneWay(connection) => connection.has_work(),
-            Self::Duplex(connection) => connection.has_work(),
+            Self::OneWay(connection) => connection.is_held(),
+            Self::Duplex(connection) => connection.is_held(),
+            Self::Tasks(_) => false,
+        }
+    }
+
+    /// Sends what other nodes reported for its source.
+    #[cold]
+    #[inline(never)]
+    fn deliver(&mut self, host: &Host) {
+        match self {
+            Self::OneWay(connection) => connection.deliver(host),
+            Self::Duplex(connection) => connection.deliver(host),
+            Self::Tasks(_) => {}
         }
     }
 
@@ -428,6 +497,9 @@ impl Connection {
         session: &mut Session<'_>,
         argument: &Argument,
     ) -> Option<usize> {
+        if host.travels.has_mail() {
+            self.deliver(host);
+        }
         match self {
             Self::OneWay(connection) => match connection.poll(host, session, argument) {
                 Ok(processed) => Some(processed),
@@ -437,6 +509,7 @@ impl Connection {
                 }
             },
             Self::Duplex(connection) => connection.poll(host, session, argument),
+            Self::Tasks(tasks) => Some(tasks.poll(host, session, argument)),
         }
     }
 
@@ -445,6 +518,7 @@ impl Connection {
         match self {
             Self::OneWay(connection) => connection.refuse_overdue(host, now),
             Self::Duplex(connection) => connection.refuse_overdue(host, now),
+            Self::Tasks(_) => {}
         }
     }
 
@@ -453,6 +527,7 @@ impl Connection {
         match self {
             Self::OneWay(connection) => connection.link.key,
             Self::Duplex(connection) => connection.key,
+            Self::Tasks(_) => Tasks::KEY,
         }
     }
 
@@ -461,6 +536,8 @@ impl Connection {
         match self {
             Self::OneWay(connection) => std::mem::take(&mut connection.is_busy),
             Self::Duplex(connection) => connection.take_busy(),
+            // No listener reports it.
+            Self::Tasks(_) => true,
         }
     }
 
@@ -469,14 +546,16 @@ impl Connection {
         match self {
             Self::OneWay(connection) => connection.link.rx().park(),
             Self::Duplex(connection) => connection.park(),
+            Self::Tasks(_) => {}
         }
     }
 
     /// Whether it has nothing. Asked after the fence.
-    fn is_quiet(&mut self) -> bool {
+    fn is_quiet(&mut self, host: &Host) -> bool {
         match self {
-            Self::OneWay(connection) => connection.is_quiet(),
-            Self::Duplex(connection) => connection.is_quiet(),
+            Self::OneWay(connection) => connection.is_quiet(host),
+            Self::Duplex(connection) => connection.is_quiet(host),
+            Self::Tasks(_) => Tasks::is_quiet(host),
         }
     }
 
@@ -488,6 +567,7 @@ impl Connection {
                 connection.is_busy = true;
             }
             Self::Duplex(connection) => connection.unpark(),
+            Self::Tasks(_) => {}
         }
     }
 }

@@ -5,27 +5,31 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ifunc_abi::ImageId;
+use ifunc_abi::frame::Header;
 use ifunc_abi::image::{Entry, EntryFlags};
 use ifunc_abi::status::{Rejection, Status};
+use ifunc_abi::travel::TravelHead;
+use ifunc_exec::services::now;
 use ifunc_exec::{
     BatchAnswers, BatchEnd, EntryProperties, Executor, InProcess, InstalledEntry, InstalledImage, Session,
 };
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
-    Answers, Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo, Run,
-    RunEnd, run_each,
+    Answers, Event, Failed, Host as ProtocolHost, Install, Invocation, MalformedFrame, Payload, Refusal,
+    ReplyTo, Run, RunEnd, run_each,
 };
 use ifunc_proto::link::Body;
-use ifunc_proto::{Closed, Config, Peer};
+use ifunc_proto::{Closed, Config};
 
 use super::Host;
 use super::argument::Argument;
 use super::quota::{Charge, CodeQuota};
 use super::unfinished::Held;
+use super::visits::{TakenVisit, deliver};
 use crate::observe::{About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, run_observed};
 use crate::policy::{ImageInfo, SourceInfo};
 use crate::source::connection::Protocol;
-use crate::transport::{Inbound as _, Link, with_link};
+use crate::transport::{Inbound as _, Link, Peer, with_link};
 
 /// Bytes of a copied payload that are kept for the next one, where each invocation has its payload copied.
 const KEPT: usize = 64 << 10;
@@ -50,7 +54,7 @@ impl OneWay {
             max_answers: 0,
             server: Some(host.server(state.copies_payloads)),
         });
-        let peer = Peer {
+        let peer = ifunc_proto::Peer {
             limits: None,
             invokes: true,
             node: None,
@@ -109,8 +113,27 @@ impl OneWay {
         }
     }
 
+    /// Sends what other nodes reported for its source.
+    #[cold]
+    pub(super) fn deliver(&mut self, host: &Host) {
+        let mail = host.travels.take_mail(self.state.source.connection);
+        if !mail.is_empty() {
+            self.is_busy = true;
+            with_link!(self.link, link => deliver(&mut self.protocol, link, &self.state, mail));
+        }
+    }
+
+    /// Whether an invocation waits until the target admits those that may travel.
+    pub(super) fn is_held(&self) -> bool {
+        self.protocol.is_held()
+    }
+
     /// Whether there is nothing to do. Call it after the fence.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_quiet(&mut self, host: &Host) -> bool {
+        if self.is_held() {
+            // The node that sends what fills its outbox polls again.
+            return !host.travels.admits() && !self.protocol.has_work();
+        }
         if self.protocol.is_stalled() {
             // The waiting request is known; it waits for credit for its reply.
             return with_link!(self.link, link => self.protocol.is_blocked(link));
@@ -122,10 +145,16 @@ impl OneWay {
 /// State that a connection keeps for its invocations.
 pub(super) struct State {
     pub(super) source: SourceInfo,
+    /// The number of the peer, if it is a node of the group.
+    pub(super) node: Option<u32>,
+    /// The number of the link, if the connection may have several.
+    pub(super) link: u64,
     /// Payloads that cannot be used in place are copied here, and that of the invocation that was taken.
     scratch: AlignedBuffer,
     /// An invocation that was taken out of the link, to run it after the poll, if there was memory for its payload.
     taken: Option<(Counted, ReplyTo, Result<(), Refusal>)>,
+    /// One that may travel on.
+    taken_visit: Option<Box<TakenVisit>>,
     /// What its unfinished body holds.
     held: Held,
     /// The code that it has installed.
@@ -143,9 +172,24 @@ pub(super) struct State {
 impl State {
     /// Of a link to a source that has just connected.
     pub(super) fn new(number: u64, link: &Link, host: &Host) -> Self {
-        let me = rustix::process::geteuid().as_raw();
         let source = SourceInfo::new(number, &link.peer);
-        let carried_by = link.waiter.carried_by();
+        let node = host.hello.node.and(link.hello.node);
+        Self::of(source, node, &link.waiter.carried_by(), host)
+    }
+
+    /// Of what a node sends to itself.
+    pub(super) fn of_node(number: u64, host: &Host) -> Self {
+        let peer = Peer {
+            uid: Some(rustix::process::geteuid().as_raw()),
+            pid: i32::try_from(std::process::id()).ok(),
+        };
+        let source = SourceInfo::new(number, &peer);
+        Self::of(source, host.hello.node, "node", host)
+    }
+
+    fn of(source: SourceInfo, node: Option<u32>, carried_by: &str, host: &Host) -> Self {
+        let me = rustix::process::geteuid().as_raw();
+        let number = source.connection;
         let lanes = carried_by.split_whitespace().map(Into::into).collect();
         let span = tracing::info_span!(
             "connection",
@@ -161,8 +205,11 @@ impl State {
         let metrics = host.metrics.connected(source, lanes);
         Self {
             source,
+            node,
+            link: 0,
             scratch: AlignedBuffer::default(),
             taken: None,
+            taken_visit: None,
             held: Held::new(&host.unfinished),
             code: CodeQuota::new(host.code_per_connection),
             copies_payloads,
@@ -170,6 +217,26 @@ impl State {
             pages: Pages::default(),
             span,
             metrics,
+        }
+    }
+
+    /// An entry that runs without a connection, and what counts its invocations.
+    pub(super) fn bind(&self, handle: u32, entry: &Arc<InstalledEntry>, argument: &Argument) -> Bound {
+        let about = About {
+            key: IfuncKey {
+                id: entry.image().id,
+                entry: index_of(entry),
+            },
+            name: &entry.name,
+            size: 0,
+        };
+        let metrics = self.metrics.bound(handle, about);
+        let counters = Arc::clone(&metrics.counters);
+        let counted = Counted::new(Arc::clone(entry), counters, argument, false);
+        Bound {
+            counted,
+            metrics,
+            _charge: None,
         }
     }
 
@@ -198,7 +265,7 @@ impl State {
 /// An entry of an installed image and its counters for this connection.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    counted: Counted,
+    pub(super) counted: Counted,
     metrics: HandleMetrics,
     /// What the image counts of the connection's quota, until its last entry is released.
     _charge: Option<Arc<Charge>>,
@@ -206,7 +273,7 @@ pub(crate) struct Bound {
 
 /// An entry of an installed image, what counts its invocations, and what every one of them would compute again.
 #[derive(Clone, Debug)]
-struct Counted {
+pub(super) struct Counted {
     entry: Arc<InstalledEntry>,
     counters: Arc<HandleCounters>,
     /// The [key](Argument::key) of the target arguments that the entry was found to suit.
@@ -321,6 +388,68 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
         self.state.taken = Some((bound.counted.clone(), reply_to, has_memory));
     }
 
+    fn admits_travel(&mut self) -> bool {
+        let admits = self.host.travels.admits();
+        if !admits {
+            self.host.travels.hold();
+        }
+        admits
+    }
+
+    fn travel<B: Body>(
+        &mut self,
+        bound: &Bound,
+        invocation: Invocation<'_, B>,
+        head: &TravelHead,
+        reply_to: ReplyTo,
+        answer: Option<&mut [u8]>,
+    ) -> Result<Option<usize>, Box<Failed>> {
+        if !TAKES {
+            return self.visit(&bound.counted, invocation, head, &reply_to, answer);
+        }
+        let has_memory = copied(&mut self.state.scratch, invocation.payload).map(drop);
+        self.state.taken_visit = Some(Box::new(TakenVisit {
+            counted: bound.counted.clone(),
+            head: *head,
+            reply_to,
+            has_memory,
+        }));
+        Ok(None)
+    }
+
+    fn reject_travel(
+        &mut self,
+        head: &TravelHead,
+        reply_to: &ReplyTo,
+        failed: Box<Failed>,
+    ) -> Option<Box<Failed>> {
+        self.reject_visit(head, reply_to, failed)
+    }
+
+    fn finish(&mut self, scope: u32, reply_to: ReplyTo) -> Result<(), Refusal> {
+        let (connection, origin) = (self.state.source.connection, self.state.origin(reply_to));
+        self.host
+            .travels
+            .with(|node| node.finish(connection, scope, origin, now()));
+        Ok(())
+    }
+
+    fn grant(&mut self, token: u64, count: u32) {
+        let connection = self.state.source.connection;
+        self.host
+            .travels
+            .with(|node| node.grant(connection, token, count));
+    }
+
+    fn node_frame(&mut self, header: Header, body: &[u8]) -> Result<(), MalformedFrame> {
+        let Some(from) = self.state.node else {
+            return Err(MalformedFrame("a frame between nodes, and this target is none"));
+        };
+        self.host
+            .travels
+            .with(|node| node.receive(from, header, body, now()))
+    }
+
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
         let state = &mut *self.state;
         if !state.may_ask {
@@ -336,7 +465,48 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     }
 
     fn observe(&mut self, event: Event) {
-        let (metrics, link) = (&self.state.metrics, &self.state.metrics.link);
+        self.state.observe(event);
+    }
+}
+
+/// Counts what is sent over a connection outside of its polls.
+pub(super) struct Counts<'a>(pub(super) &'a State);
+
+impl ProtocolHost for Counts<'_> {
+    type Image = Bound;
+
+    fn install(&mut self, _: Install) -> Result<Vec<Bound>, Refusal> {
+        Err(Refusal::new(
+            Rejection::Policy,
+            "nothing is installed outside of a poll",
+        ))
+    }
+
+    fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
+        bound.counted.entry.image().id == *id
+    }
+
+    fn invoke<B: Body>(
+        &mut self,
+        _: &Bound,
+        _: Invocation<'_, B>,
+        _: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        Err(Refusal::new(Rejection::Policy, "nothing runs outside of a poll").into())
+    }
+
+    fn stats(&mut self, _: u32, _: usize) -> (Status, Vec<u8>) {
+        (Status::Rejected(Rejection::Policy), Vec::new())
+    }
+
+    fn observe(&mut self, event: Event) {
+        self.0.observe(event);
+    }
+}
+
+impl State {
+    fn observe(&self, event: Event) {
+        let (metrics, link) = (&self.metrics, &self.metrics.link);
         match event {
             Event::Frame => link.other_frames.add(1),
             Event::ImageBytes(bytes) => link.rare().bytes_in += bytes as u64,
@@ -365,11 +535,20 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
 }
 
 impl<const TAKES: bool> Served<'_, '_, TAKES> {
-    /// Runs the invocation that the poll took, if it took one. Returns the length of what it wrote to `answer`.
+    /// Runs the invocation that the poll took, if it took one. Returns the length of what it wrote to `answer`, if the peer
+    /// receives that over this link.
     pub(super) fn run_taken(
         &mut self,
         answer: &mut AlignedBuffer,
     ) -> Option<(ReplyTo, Result<usize, Box<Failed>>)> {
+        if let Some(taken) = self.state.taken_visit.take() {
+            let payload = std::mem::take(&mut self.state.scratch);
+            let outcome = self.run_taken_visit(*taken, payload.as_slice(), answer);
+            if payload.len() <= KEPT {
+                self.state.scratch = payload;
+            }
+            return outcome;
+        }
         let (counted, reply_to, has_memory) = self.state.taken.take()?;
         if let Err(refusal) = has_memory {
             return Some((reply_to, Err(refusal.into())));
@@ -387,7 +566,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
 
     /// Runs an invocation of an image that was accepted, and counts it.
     #[inline(always)]
-    fn run<B: Body>(
+    pub(super) fn run<B: Body>(
         &mut self,
         counted: &Counted,
         invocation: Invocation<'_, B>,
@@ -608,6 +787,13 @@ impl State {
             );
         }
     }
+}
+
+/// The index of an entry in its image.
+fn index_of(entry: &InstalledEntry) -> u8 {
+    let entries = &entry.image().entries;
+    let index = entries.iter().position(|other| other.main == entry.main_offset());
+    index.unwrap_or_default() as u8
 }
 
 /// A copy of a payload, aligned for any image.

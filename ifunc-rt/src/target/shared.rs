@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::thread;
 
 use ifunc::payload::TargetArgs;
-use ifunc_exec::{ExecThread, Executor};
+use ifunc_exec::ExecThread;
 
 use super::argument::Argument;
 use super::poll::Connection;
@@ -49,7 +49,7 @@ impl Work for Connections<'_> {
         let Some(mut connection) = self.links.take_next(self.host) else {
             return Taken::None;
         };
-        if connection.has_work() {
+        if connection.has_work(self.host) {
             return Taken::Item(connection);
         }
         self.links.put_back(connection);
@@ -122,7 +122,7 @@ impl Target {
             for _ in 1..threads {
                 let name = thread::Builder::new().name("ifunc-serve".into());
                 // Its stack for injected code lies below its own: see `move_in`.
-                let started = name.spawn_scoped(scope, || match host.executor.thread() {
+                let started = name.spawn_scoped(scope, || match host.thread() {
                     Ok(mut entry) => serve(&mut entry),
                     Err(error) => pool.end(End::os("map a stack for injected code", error)),
                 });
@@ -181,13 +181,14 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
             .map_err(|error| End::os("wait for sources", error))
     };
     let run = |mut connection: Box<Connection>| {
+        let number = connection.source().connection;
         let polled = catch_unwind(AssertUnwindSafe(|| {
             connection.poll(host, &mut session, &argument.0)
         }));
         match polled {
             Ok(Some(0)) => return Ran::Blocked(connection),
             Ok(Some(_)) => return Ran::Done(connection),
-            Ok(None) => {}
+            Ok(None) => host.forget(number),
             Err(panic) => {
                 drop(connection);
                 pool.end(End::Panicked(panic));

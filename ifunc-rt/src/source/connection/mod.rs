@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ifunc_abi::hello::Roles;
+use ifunc_abi::travel::TravelHead;
 use ifunc_proto::Peer;
 use ifunc_proto::caller::{Submission, SubmitError};
 use ifunc_proto::calls::{Completion, Outcome};
@@ -25,6 +26,7 @@ use crate::driver::queue::Ticket;
 use crate::os::EventFd;
 use crate::target::Bound;
 use crate::transport::{ConnectConfig, ConnectError, Link, Route, Waiter, with_link};
+use crate::travel::Travels;
 
 /// The protocol. Its driver keeps the ticket of a waiter with each call.
 pub(crate) type Protocol = ifunc_proto::Connection<Arc<Library>, Ticket, Bound>;
@@ -51,6 +53,8 @@ pub(crate) struct Connection {
     local: Arc<EventFd>,
     /// A target of this process serves the link.
     service: Option<Service>,
+    /// The link leads to this node of the group.
+    member: Option<(u32, Arc<Travels>)>,
 }
 
 /// Deadline of the open batch.
@@ -130,9 +134,15 @@ impl Connection {
             connecting: false,
             local,
             service,
+            member: None,
         };
         connection.relink(link);
         Ok(connection)
+    }
+
+    /// The number of the target that serves the link, if it is a node of a group.
+    fn own_node(&self) -> Option<u32> {
+        self.service.as_ref()?.hello.node
     }
 
     /// Continues over a new link: images are sent over it again, and so is what may run twice.
@@ -140,7 +150,7 @@ impl Connection {
         let peer = Peer {
             limits: Some(link.hello.limits),
             invokes: self.service.is_some() && link.hello.roles.contains(Roles::INVOKES),
-            node: self.service.as_ref().and(link.hello.node),
+            node: self.own_node().and(link.hello.node),
         };
         with_link!(link, link => self.protocol.connect(link, peer));
         self.link = Some(link);
@@ -214,6 +224,26 @@ impl Connection {
             result => result,
         });
         self.unsettled(result)
+    }
+
+    /// Sends an invocation that may travel on. Otherwise as [`submit`](Self::submit).
+    pub(super) fn submit_travel(
+        &mut self,
+        submission: Submission,
+        head: &TravelHead,
+        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<u64, NotSent> {
+        self.check_peer();
+        if !self.prepare(submission.bound + TravelHead::SIZE) {
+            return Err(NotSent::Blocked);
+        }
+        let Some(link) = &mut self.link else {
+            return Err(self.not_linked(submission.wants_completion));
+        };
+        let mut encode = |memory: &mut [u8]| encode(memory);
+        let result =
+            with_link!(link, link => self.protocol.submit_travel(link, submission, head, &mut encode));
+        self.unsettled(result.map(|accepted| accepted.token))
     }
 
     /// Before a submission: [prepares](Self::prepare) if the tick has passed, or waiters for credit exist. `false`: it is their turn.
@@ -464,6 +494,7 @@ impl Connection {
 
     #[cold]
     fn drop_link(&mut self) {
+        self.leave_node();
         if let Some(link) = self.link.take() {
             tracing::info!(
                 address = self.address(),

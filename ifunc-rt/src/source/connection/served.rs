@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use ifunc_abi::hello::Hello;
+use ifunc_exec::services::now;
 use ifunc_proto::host::{Failed, Host, Refusal, ReplyTo};
+use ifunc_proto::link::Outbound as _;
 use ifunc_proto::{Closed, ServerConfig};
 
-use super::Connection;
+use super::{Connection, Protocol};
 use crate::os::EventFd;
 use crate::target::Bound;
 use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
+use crate::travel::Travels;
 
 /// How a target serves a link that carries invocations both ways.
 #[derive(Clone, Debug)]
@@ -70,6 +73,16 @@ impl Connection {
     /// The number of the node at the other side, if it is of a group.
     pub(crate) fn peer_node(&self) -> Option<u32> {
         self.link.as_ref()?.hello.node
+    }
+
+    /// The epoch of the process at the other side.
+    pub(crate) fn peer_epoch(&self) -> Option<u64> {
+        Some(self.link.as_ref()?.hello.epoch)
+    }
+
+    /// Whether this link is the one that is used to a node of the group.
+    pub(crate) fn is_member(&self) -> bool {
+        self.member.is_some()
     }
 
     /// Sends a frame that asks for nothing: the peer sees by it that this side takes the link.
@@ -130,7 +143,55 @@ impl Connection {
             self.close_due_batch();
         }
         self.drive();
+        self.send_to_node();
         polled
+    }
+
+    /// The link leads to this node of the group: what waits for the node is sent over it, and the group learns of its end.
+    pub(crate) fn serve_node(&mut self, node: u32, travels: &Arc<Travels>) {
+        let Some(link) = &self.link else {
+            return travels.with(|state| state.lose(node, now(), |_| true));
+        };
+        let epoch = link.hello.epoch;
+        travels.with(|state| state.linked(node, epoch, now()));
+        self.member = Some((node, Arc::clone(travels)));
+    }
+
+    /// The link leads to the node no longer: another one does.
+    pub(crate) fn leave_node(&mut self) {
+        if let (Some((node, travels)), Some(link)) = (self.member.take(), &mut self.link) {
+            with_link!(link, link => lose_node(&travels, node, link));
+        }
+    }
+
+    /// Sends what waits for the node of the group to which the link leads.
+    pub(crate) fn send_to_node(&mut self) {
+        let (Some((node, travels)), Some(link)) = (&self.member, &mut self.link) else {
+            return;
+        };
+        let node = *node;
+        with_link!(link, link => travels.with(|state| {
+            if state.has_work_for(node) {
+                state.drive(node, &mut self.protocol, link, now());
+            }
+        }));
+        self.report();
+    }
+
+    /// Uses the link of this number, if there still is that one.
+    pub(crate) fn deliver(&mut self, link: u64, send: impl FnOnce(&mut Protocol, &mut Link)) {
+        if self.protocol.caller.generation() != link {
+            return;
+        }
+        if let Some(link) = &mut self.link {
+            send(&mut self.protocol, link);
+        }
+        self.report();
+    }
+
+    /// Whether an invocation waits until the target admits those that may travel.
+    pub(crate) fn is_held(&self) -> bool {
+        self.protocol.is_held()
     }
 
     /// Ends an invocation that the host has taken from this link.
@@ -186,6 +247,7 @@ impl Connection {
     /// Whether there is nothing to do. Call it after [`park`](Self::park), and after the listener's fence.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.drive();
+        self.send_to_node();
         let Some(link) = &mut self.link else {
             return true;
         };
@@ -225,6 +287,14 @@ impl Connection {
         let over = self.service.as_ref().and_then(|service| service.over);
         over.or(self.route.is_none().then_some(ACCEPTED))
     }
+}
+
+/// The link to a node of the group ended.
+pub(super) fn lose_node(travels: &Travels, node: u32, link: &mut impl ifunc_proto::link::Link) {
+    let (tx, _) = link.split();
+    travels.with(|state| state.lose(node, now(), |sequence| tx.is_unconsumed(sequence)));
+    // It may be another thread that noticed.
+    travels.wake();
 }
 
 /// Why the accepting side does not reconnect.

@@ -84,7 +84,7 @@ fn deal(frames: Vec<Frame>, way: &Way) -> Became {
         assert!(done <= 64 + 1, "a turn has its end: {done}");
         // If credit was granted and not used, nothing is left. Finished or without credit, nothing happens until the
         // source acts.
-        assert!(done > 0 || ear.heard().room > 0 || looked.is_quiet());
+        assert!(done > 0 || ear.heard().room > 0 || looked.is_quiet(&bench));
         if done > 0 {
             idle = 0;
         } else if ear.heard().room > 0 {

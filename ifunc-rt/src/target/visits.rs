@@ -1,0 +1,217 @@
+//! Invocations that may travel on, on a connection of a target.
+
+use std::sync::Arc;
+
+use ifunc_abi::travel::TravelHead;
+use ifunc_exec::services::now;
+use ifunc_proto::buffer::AlignedBuffer;
+use ifunc_proto::host::{Failed, Invocation, Refusal, ReplyTo};
+use ifunc_proto::link::Body;
+use ifunc_proto::node::{Arrival, Ended};
+
+use super::Host;
+use super::served::{Counted, Served, State};
+use crate::source::connection::Protocol;
+use crate::travel::{Mail, Origin, Visit, services};
+
+/// An invocation that was taken out of its link.
+pub(super) struct TakenVisit {
+    pub(super) counted: Counted,
+    pub(super) head: TravelHead,
+    pub(super) reply_to: ReplyTo,
+    /// Whether there was memory for its payload.
+    pub(super) has_memory: Result<(), Refusal>,
+}
+
+impl<const TAKES: bool> Served<'_, '_, TAKES> {
+    /// Where an invocation comes from.
+    fn arrival(&self, reply_to: &ReplyTo) -> Arrival<Origin> {
+        self.state.arrival(reply_to)
+    }
+
+    /// Runs an invocation that has arrived. `Ok(Some)`: the length of the answer, which the peer receives over this link;
+    /// `Ok(None)`: it ends elsewhere or later.
+    pub(super) fn visit<B: Body>(
+        &mut self,
+        counted: &Counted,
+        invocation: Invocation<'_, B>,
+        head: &TravelHead,
+        reply_to: &ReplyTo,
+        answer: Option<&mut [u8]>,
+    ) -> Result<Option<usize>, Box<Failed>> {
+        let arrival = self.arrival(reply_to);
+        let travels = &self.host.travels;
+        let visit = match travels.with(|node| node.arrive(arrival, head, now())) {
+            Ok(visit) => visit,
+            Err(ended) => return ended_here(ended, 0),
+        };
+        self.run_visit(counted, visit, invocation, answer)
+    }
+
+    /// Runs an invocation, and ends it.
+    pub(super) fn run_visit<B: Body>(
+        &mut self,
+        counted: &Counted,
+        visit: Visit,
+        invocation: Invocation<'_, B>,
+        mut answer: Option<&mut [u8]>,
+    ) -> Result<Option<usize>, Box<Failed>> {
+        let travels = Arc::clone(&self.host.travels);
+        let (visit, outcome) = services::during(&travels, visit, || {
+            self.run(counted, invocation, answer.as_deref_mut())
+        });
+        let mut answered = 0;
+        let outcome = outcome.map(|len| {
+            answered = len;
+            // Without a byte it says nothing beside what was forwarded.
+            let is_answer = !visit.is_forwarded() || len > 0;
+            let answer = answer.as_deref().filter(|_| is_answer)?;
+            answer.get(..len)
+        });
+        let ended = travels.with(|node| node.end(visit, outcome, now()));
+        ended_here(ended, answered)
+    }
+
+    /// An invocation cannot run. Returns the failure if the peer receives it over this link.
+    pub(super) fn reject_visit(
+        &mut self,
+        head: &TravelHead,
+        reply_to: &ReplyTo,
+        failed: Box<Failed>,
+    ) -> Option<Box<Failed>> {
+        let arrival = self.arrival(reply_to);
+        let ended = self
+            .host
+            .travels
+            .with(|node| node.reject(arrival, head, failed, now()));
+        ended_here(ended, 0).err()
+    }
+
+    /// Runs the invocation that was taken. `None`: nothing is to be sent over this link.
+    pub(super) fn run_taken_visit(
+        &mut self,
+        taken: TakenVisit,
+        payload: &[u8],
+        answer: &mut AlignedBuffer,
+    ) -> Option<(ReplyTo, Result<usize, Box<Failed>>)> {
+        let TakenVisit {
+            counted,
+            head,
+            reply_to,
+            has_memory,
+        } = taken;
+        if let Err(refusal) = has_memory {
+            let failed = self.reject_visit(&head, &reply_to, refusal.into())?;
+            return Some((reply_to, Err(failed)));
+        }
+        let invocation = reply_to.invocation(payload);
+        // What nodes send has no completion over this link: the answer goes to a slot.
+        let limit = self.host.travels.max_answer();
+        let max_answer = match self.state.node {
+            Some(_) => head
+                .reply_to
+                .is_some()
+                .then(|| limit.min(head.max_answer.get() as usize)),
+            None => reply_to.max_answer(),
+        };
+        answer.resize(max_answer.unwrap_or(0));
+        let room = max_answer.map(|_| answer.as_mut_slice());
+        let outcome = self.visit(&counted, invocation, &head, &reply_to, room);
+        match outcome {
+            Ok(Some(len)) => Some((reply_to, Ok(len))),
+            Ok(None) => None,
+            Err(failed) => Some((reply_to, Err(failed))),
+        }
+    }
+}
+
+/// What a peer receives over its own link.
+fn ended_here(ended: Ended<Origin>, answered: usize) -> Result<Option<usize>, Box<Failed>> {
+    match ended {
+        Ended::Here { failed: None, .. } => Ok(Some(answered)),
+        Ended::Here {
+            failed: Some(failed), ..
+        } => Err(failed),
+        Ended::Elsewhere => Ok(None),
+    }
+}
+
+impl State {
+    fn arrival(&self, reply_to: &ReplyTo) -> Arrival<Origin> {
+        match self.node {
+            Some(node) => Arrival::Node(node),
+            None => Arrival::Source {
+                connection: self.source.connection,
+                token: reply_to.token(),
+                origin: reply_to.max_answer().map(|_| self.origin(reply_to.clone())),
+                max_answer: reply_to.max_answer().unwrap_or(0),
+            },
+        }
+    }
+
+    pub(super) fn origin(&self, reply_to: ReplyTo) -> Origin {
+        Origin {
+            connection: self.source.connection,
+            link: self.link,
+            reply_to,
+        }
+    }
+}
+
+/// Sends over a source's connection what other nodes reported for it.
+pub(super) fn deliver<L: ifunc_proto::link::Link>(
+    protocol: &mut Protocol,
+    link: &mut L,
+    state: &State,
+    mail: Vec<Mail>,
+) {
+    let mut counts = super::served::Counts(state);
+    for mail in mail {
+        let is_current = |origin: &Origin| origin.link == state.link && protocol.is_linked();
+        match mail {
+            Mail::Answer {
+                origin,
+                node,
+                outcome,
+            } if is_current(&origin) => match node {
+                None => {
+                    let outcome = match &outcome {
+                        Ok(answer) => Ok(&answer[..]),
+                        Err(failed) => Err(failed.clone()),
+                    };
+                    protocol.answer(link, &mut counts, &origin.reply_to, outcome);
+                }
+                Some(node) => {
+                    let outcome = match &outcome {
+                        Ok(answer) => Ok(&answer[..]),
+                        Err(failed) => Err(&**failed),
+                    };
+                    protocol.relay(link, &mut counts, &origin.reply_to, node, outcome);
+                }
+            },
+            Mail::Partial {
+                origin,
+                number,
+                answer,
+            } if is_current(&origin) => {
+                protocol.answer_partially(link, &origin.reply_to, number, answer);
+            }
+            Mail::Finished { origin, report } if is_current(&origin) => {
+                let mut bytes = Vec::new();
+                report.encode_to(&mut bytes, origin.reply_to.max_answer().unwrap_or(usize::MAX));
+                protocol.answer(link, &mut counts, &origin.reply_to, Ok(&bytes));
+            }
+            Mail::Lost(node) if protocol.is_linked() => protocol.report_lost_nodes(link, &[node]),
+            // Of an earlier link.
+            _ => {}
+        }
+    }
+}
+
+impl Host {
+    /// A source's connection ended.
+    #[cold]
+    pub(super) fn forget(&self, connection: u64) {
+        self.travels.forget(connection);
+    }
+}

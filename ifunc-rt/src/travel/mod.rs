@@ -1,0 +1,320 @@
+//! Invocations that travel on: a target's part of a group, between the protocol's [`Node`] and the connections.
+//!
+//! The protocol's node decides; this module gives it the time, keeps what it wants done until the right thread does it, and lets
+//! running code call it ([`services`]). Any thread may use the node, under one lock, which nobody holds while code runs or a
+//! connection is used: a connection's lock is taken first.
+//!
+//! | what the node wants | who does it |
+//! |---|---|
+//! | an answer, a partial answer, a report for a source | the thread that polls the source's connection next: [`Mail`] |
+//! | a link to another node | a thread of its own: [`Nodes::dial`](crate::group::Nodes) |
+//! | to send what waits for a node | the thread that serves, as the node's window allows: `target/tasks.rs` |
+//! | to run what this node sent to itself | the thread that serves: `target/tasks.rs` |
+
+pub(crate) mod services;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ifunc_abi::hello::Hello;
+use ifunc_abi::travel::{LostNode, ScopeReport};
+use ifunc_exec::InstalledEntry;
+use ifunc_exec::services::now;
+use ifunc_proto::host::{Failed, ReplyTo};
+use ifunc_proto::node::{Event, Node, NodeConfig};
+
+use crate::os::EventFd;
+use crate::source::library::Library;
+
+/// Hops of an invocation unless its handle says otherwise.
+pub(crate) const HOP_LIMIT: u16 = 16_384;
+/// Default of [`TargetBuilder::outbox`](crate::TargetBuilder::outbox).
+pub(crate) const OUTBOX_BYTES: usize = 16 << 20;
+/// Images that are kept for what is sent next.
+const KEPT_IMAGES: usize = 16;
+
+/// The protocol's node.
+pub(crate) type ProtocolNode = Node<Arc<Library>, Origin>;
+pub(crate) type Visit = ifunc_proto::node::Visit<Arc<Library>, Origin>;
+
+/// What ends the request of a source.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// The number of its connection.
+    pub(crate) connection: u64,
+    /// The number of the connection's link, if it may have several.
+    pub(crate) link: u64,
+    pub(crate) reply_to: ReplyTo,
+}
+
+/// What is to be sent over a source's connection.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    Answer {
+        origin: Origin,
+        /// The node that reports it; `None`: this one.
+        node: Option<u32>,
+        outcome: Result<Vec<u8>, Box<Failed>>,
+    },
+    Partial {
+        origin: Origin,
+        number: u32,
+        answer: Vec<u8>,
+    },
+    Finished {
+        origin: Origin,
+        report: Box<ScopeReport>,
+    },
+    Lost(LostNode),
+}
+
+/// A target's part of a group. A target that has not joined one has it, too: nothing travels on from there.
+#[derive(Debug)]
+pub(crate) struct Travels {
+    node: Mutex<ProtocolNode>,
+    /// The node has something to send, to run or to dial.
+    is_busy: AtomicBool,
+    /// When the node has something to do, if nothing happens before: nanoseconds on its clock.
+    due: AtomicU64,
+    /// What waits for connections, by their numbers, and for how many connections.
+    mail: Mutex<BTreeMap<u64, Vec<Mail>>>,
+    has_mail: AtomicUsize,
+    /// Nodes to which the node asked for a link.
+    wanted: Mutex<Vec<u32>>,
+    /// Images that were sent on, the last one last.
+    images: Mutex<Vec<Arc<Library>>>,
+    /// A connection holds back invocations that may travel.
+    is_holding: AtomicBool,
+    is_used: AtomicBool,
+    /// Wakes the threads that serve.
+    doorbell: Arc<EventFd>,
+    max_answer: usize,
+}
+
+impl Travels {
+    pub(crate) fn new(hello: &Hello, outbox_bytes: usize, doorbell: Arc<EventFd>) -> Arc<Self> {
+        let limit = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let config = NodeConfig {
+            epoch: hello.epoch,
+            // Keys from the system's random numbers.
+            seed: RandomState::new().hash_one(hello.epoch),
+            outbox_bytes,
+            max_payload: limit(hello.limits.max_payload),
+            max_answer: limit(hello.limits.max_answer),
+            ..NodeConfig::default()
+        };
+        Arc::new(Self {
+            node: Mutex::new(Node::new(config)),
+            is_busy: AtomicBool::new(false),
+            due: AtomicU64::new(u64::MAX),
+            mail: Mutex::default(),
+            has_mail: AtomicUsize::new(0),
+            wanted: Mutex::default(),
+            images: Mutex::default(),
+            is_holding: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
+            doorbell,
+            max_answer: limit(hello.limits.max_answer),
+        })
+    }
+
+    /// Uses the node, and keeps what it wants done.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut ProtocolNode) -> R) -> R {
+        let mut node = lock(&self.node);
+        let result = call(&mut node);
+        self.is_used.store(true, Ordering::Release);
+        let me = node.number();
+        while let Some(event) = node.next_event() {
+            self.keep(event, me);
+        }
+        let is_busy = node.has_local() || node.linked_peers().any(|peer| node.has_work_for(peer));
+        if is_busy {
+            self.is_busy.store(true, Ordering::Release);
+        }
+        self.due
+            .store(node.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
+        result
+    }
+
+    fn keep(&self, event: Event<Origin>, me: Option<u32>) {
+        match event {
+            Event::Answer {
+                origin,
+                node,
+                outcome,
+            } => {
+                let node = (Some(node) != me).then_some(node);
+                self.post(
+                    origin.connection,
+                    Mail::Answer {
+                        origin,
+                        node,
+                        outcome,
+                    },
+                );
+            }
+            Event::Partial {
+                origin,
+                number,
+                answer,
+            } => self.post(
+                origin.connection,
+                Mail::Partial {
+                    origin,
+                    number,
+                    answer,
+                },
+            ),
+            Event::Finished { origin, report } => {
+                self.post(origin.connection, Mail::Finished { origin, report });
+            }
+            Event::NodeLost { node, connections } => {
+                tracing::warn!(node = node.node.get(), "a node of the group was lost");
+                for connection in connections {
+                    self.post(connection, Mail::Lost(node));
+                }
+            }
+            Event::Connect { node } => {
+                lock(&self.wanted).push(node);
+                self.is_busy.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    fn post(&self, connection: u64, mail: Mail) {
+        let mut all = lock(&self.mail);
+        all.entry(connection).or_default().push(mail);
+        self.has_mail.store(all.len(), Ordering::Release);
+    }
+
+    /// Whether anything waits for any connection.
+    #[inline]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether something waits for this connection.
+    pub(crate) fn has_mail_for(&self, connection: u64) -> bool {
+        lock(&self.mail).contains_key(&connection)
+    }
+
+    /// What waits for a connection.
+    pub(crate) fn take_mail(&self, connection: u64) -> Vec<Mail> {
+        let mut all = lock(&self.mail);
+        let mail = all.remove(&connection);
+        self.has_mail.store(all.len(), Ordering::Release);
+        mail.unwrap_or_default()
+    }
+
+    /// A connection ended: nothing awaits its answers.
+    pub(crate) fn forget(&self, connection: u64) {
+        if !self.is_used() {
+            return;
+        }
+        self.with(|node| node.forget_connection(connection));
+        drop(self.take_mail(connection));
+    }
+
+    /// Whether the node has something to do now. Asking is taking: it is asked again after more has come.
+    pub(crate) fn take_busy(&self) -> bool {
+        self.is_busy.swap(false, Ordering::AcqRel)
+    }
+
+    /// The node has something to do.
+    pub(crate) fn set_busy(&self) {
+        self.is_busy.store(true, Ordering::Release);
+    }
+
+    /// A connection holds back an invocation that may travel, until [`admits`](Self::admits).
+    pub(crate) fn hold(&self) {
+        self.is_holding.store(true, Ordering::Release);
+    }
+
+    /// Whether connections were held back, and are no longer.
+    pub(crate) fn take_held(&self) -> bool {
+        self.is_holding.load(Ordering::Acquire)
+            && self.admits()
+            && self.is_holding.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether a parked connection may have to be activated.
+    pub(crate) fn is_waking(&self) -> bool {
+        self.has_mail() || self.is_holding.load(Ordering::Acquire)
+    }
+
+    /// Whether anything has used the node.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    /// Whether the node has something to do now.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::Acquire) || self.is_due()
+    }
+
+    fn is_due(&self) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        due != u64::MAX && due <= now()
+    }
+
+    /// The time until the node has something to do.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let due = self.due.load(Ordering::Relaxed);
+        (due != u64::MAX).then(|| Duration::from_nanos(due.saturating_sub(now())))
+    }
+
+    /// Does what has become due. `is_idle`: a poll found nothing.
+    pub(crate) fn tick(&self, is_idle: bool) {
+        if is_idle {
+            self.with(|node| node.idle(now()));
+        }
+        if self.is_due() {
+            self.with(|node| node.tick(now()));
+        }
+    }
+
+    /// Nodes to which the node asked for a link.
+    pub(crate) fn take_wanted(&self) -> Vec<u32> {
+        std::mem::take(&mut lock(&self.wanted))
+    }
+
+    /// Wakes the threads that serve.
+    pub(crate) fn wake(&self) {
+        self.doorbell.wake();
+    }
+
+    /// Whether sources may add invocations that travel.
+    pub(crate) fn admits(&self) -> bool {
+        lock(&self.node).admits()
+    }
+
+    /// Length of the longest answer.
+    pub(crate) fn max_answer(&self) -> usize {
+        self.max_answer
+    }
+
+    /// What is sent to another node for an entry of an image that runs here: the image as it arrived.
+    fn library(&self, from: &InstalledEntry, entry: usize) -> std::io::Result<Arc<Library>> {
+        let image = from.image();
+        let mut kept = lock(&self.images);
+        if let Some(at) = kept.iter().position(|library| library.is_entry(&image.id, entry)) {
+            let library = kept.remove(at);
+            kept.push(Arc::clone(&library));
+            return Ok(library);
+        }
+        let library = Arc::new(Library::of_installed(image, entry)?);
+        if kept.len() == KEPT_IMAGES {
+            kept.remove(0);
+        }
+        kept.push(Arc::clone(&library));
+        Ok(library)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,284 @@
+//! Code that travels through a group of nodes: it is sent to one node, goes on to others, and answers its source.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ifunc_rt::group::{Group, Nodes};
+use ifunc_rt::{Error, Serving, Source, SourceOptions, Target, TargetBuilder};
+use ifunc_tests_ifuncs::State;
+use ifunc_tests_ifuncs::travel::{LONGEST, Tour, t_answers_twice, t_tour, t_tour_panics};
+
+use common::{connect, libraries, library, unique_within};
+
+fn accepting() -> TargetBuilder {
+    // SAFETY: the ifuncs of these tests.
+    unsafe { Target::builder().accept_code() }
+}
+
+fn state() -> State {
+    State {
+        counter: 0,
+        changes: 0,
+    }
+}
+
+/// A node that serves on a thread of its own.
+struct Node {
+    address: String,
+    nodes: Nodes,
+    serving: Serving<State>,
+}
+
+/// A group whose nodes serve.
+fn start(size: u32, builder: impl Fn() -> TargetBuilder + Sync) -> Vec<Node> {
+    libraries();
+    let targets: Vec<Target> = (0..size)
+        .map(|_| builder().listen(&unique_within()).unwrap())
+        .collect();
+    let addresses: Vec<String> = targets.iter().map(Target::address).collect();
+    thread::scope(|scope| {
+        let joining: Vec<_> = (0..)
+            .zip(targets)
+            .map(|(number, mut target)| {
+                let addresses = &addresses;
+                scope.spawn(move || {
+                    let group = (0..)
+                        .zip(addresses)
+                        .fold(Group::new(number), |group, (other, address)| {
+                            group.node(other, address).unwrap()
+                        });
+                    let nodes = target.join(group).unwrap();
+                    Node {
+                        address: target.address(),
+                        nodes,
+                        serving: target.spawn(state()).unwrap(),
+                    }
+                })
+            })
+            .collect();
+        joining.into_iter().map(|joined| joined.join().unwrap()).collect()
+    })
+}
+
+/// Stops the nodes, and returns how many invocations each has run.
+fn stop(nodes: Vec<Node>) -> Vec<u64> {
+    let stop = |node: Node| node.serving.stop().unwrap().changes;
+    nodes.into_iter().map(stop).collect()
+}
+
+fn sum(first: u32, route: &[u32]) -> u64 {
+    u64::from(first + route.iter().sum::<u32>())
+}
+
+#[test]
+fn an_invocation_goes_on_over_nodes_and_the_last_one_answers() {
+    let nodes = start(3, accepting);
+    let source = connect(&nodes[0].address);
+    let tour = source.register::<t_tour>().unwrap();
+    // Nowhere, to another node and back, to itself, around.
+    let routes: [&[u32]; 5] = [&[], &[1], &[2, 0, 1], &[0, 0, 1, 1], &[1, 2, 0, 1, 2, 0, 1, 2]];
+    for route in routes {
+        let answer = tour.call(&Tour::new(route)).unwrap().wait().unwrap();
+        assert_eq!(answer, sum(0, route), "{route:?}");
+    }
+    // Many at once.
+    let route = [1, 2, 0, 2];
+    let calls: Vec<_> = (0..500).map(|_| tour.call(&Tour::new(&route)).unwrap()).collect();
+    for call in calls {
+        assert_eq!(call.wait().unwrap(), sum(0, &route));
+    }
+    // In C.
+    // SAFETY: a library of these tests.
+    let in_c = unsafe { source.load_path(library("t_c_tour")).unwrap() };
+    let payload = Tour::new(&[2, 1]);
+    let bytes = ifunc::zerocopy::IntoBytes::as_bytes(&payload);
+    let answer = in_c.call(bytes).unwrap().wait().unwrap();
+    assert_eq!(answer, 3u64.to_le_bytes());
+    let ran = stop(nodes);
+    assert_eq!(
+        ran.iter().sum::<u64>(),
+        1 + 2 + 4 + 5 + 9 + 500 * 5 + 3,
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn what_fails_on_the_way_is_reported_with_its_node() {
+    let nodes = start(3, accepting);
+    let source = connect(&nodes[0].address);
+    let error = |error: Result<u64, Error>| error.unwrap_err().to_string();
+
+    let panics = source.register::<t_tour_panics>().unwrap();
+    let panicked = error(panics.call(&Tour::new(&[1, 2])).unwrap().wait());
+    assert!(
+        panicked.contains("node 2") && panicked.contains("lost on node 2"),
+        "{panicked}"
+    );
+    let here = error(panics.call(&Tour::new(&[])).unwrap().wait());
+    assert!(here.contains("lost on node 0"), "{here}");
+
+    let tour = source.register::<t_tour>().unwrap();
+    let nowhere = error(tour.call(&Tour::new(&[1, 9])).unwrap().wait());
+    assert!(
+        nowhere.contains("node 1") && nowhere.contains("to node 9: the group has no such node"),
+        "{nowhere}"
+    );
+    let far = tour.with_hop_limit(2);
+    assert_eq!(far.call(&Tour::new(&[1, 2])).unwrap().wait().unwrap(), 3);
+    let too_far = error(far.call(&Tour::new(&[1, 2, 0])).unwrap().wait());
+    assert!(too_far.contains("hop limit"), "{too_far}");
+
+    let twice = source.register::<t_answers_twice>().unwrap();
+    let answered = error(twice.call(&1).unwrap().wait());
+    assert!(answered.contains("answered it, too"), "{answered}");
+    stop(nodes);
+}
+
+#[test]
+fn a_target_without_a_group_says_so() {
+    libraries();
+    let mut target = accepting().listen(&unique_within()).unwrap();
+    let address = target.address();
+    let stop = target.stop_handle();
+    let serving = thread::spawn(move || target.serve(&mut state()).unwrap());
+    let tour = connect(&address).register::<t_tour>().unwrap();
+    assert_eq!(tour.call(&Tour::new(&[])).unwrap().wait().unwrap(), 1000);
+    let alone = tour
+        .call(&Tour::new(&[1]))
+        .unwrap()
+        .wait()
+        .unwrap_err()
+        .to_string();
+    assert!(alone.contains("no node of a group"), "{alone}");
+    stop.stop();
+    serving.join().unwrap();
+}
+
+#[test]
+fn rings_stars_and_random_graphs_of_eight() {
+    let nodes = start(8, accepting);
+    let sources: Vec<Source> = nodes.iter().map(|node| connect(&node.address)).collect();
+    let ring: Vec<u32> = (1..8).chain(0..8).collect();
+    let star: Vec<u32> = (1..8).flat_map(|node| [node, 0]).collect();
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let random: Vec<u32> = std::iter::repeat_with(|| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 60) as u32 % 8
+    })
+    .take(LONGEST)
+    .collect();
+    let mut expected = 0;
+    for (first, source) in (0..).zip(&sources) {
+        let tour = source.register::<t_tour>().unwrap();
+        for route in [&ring, &star, &random] {
+            let calls: Vec<_> = (0..20).map(|_| tour.call(&Tour::new(route)).unwrap()).collect();
+            for call in calls {
+                assert_eq!(call.wait().unwrap(), sum(first, route));
+            }
+            expected += 20 * (route.len() as u64 + 1);
+        }
+    }
+    assert_eq!(stop(nodes).iter().sum::<u64>(), expected);
+}
+
+#[test]
+fn two_nodes_flood_each_other_with_the_smallest_window() {
+    let nodes = start(2, || accepting().credits(2).ring(1 << 16).outbox(1 << 16));
+    let there_and_back: Vec<u32> = (0..LONGEST as u32).map(|n| (n + 1) % 2).collect();
+    let back_and_there: Vec<u32> = (0..LONGEST as u32).map(|n| n % 2).collect();
+    thread::scope(|scope| {
+        for (first, route) in [(0, &there_and_back), (1, &back_and_there)] {
+            let address = &nodes[first as usize].address;
+            scope.spawn(move || {
+                let source = connect(address);
+                let tour = source.register::<t_tour>().unwrap();
+                for _ in 0..5 {
+                    let calls: Vec<_> = (0..100).map(|_| tour.call(&Tour::new(route)).unwrap()).collect();
+                    for call in calls {
+                        match call.wait() {
+                            Ok(answer) => assert_eq!(answer, sum(first, route)),
+                            // The outbox is small.
+                            Err(error) => assert!(error.to_string().contains("outbox"), "{error}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    stop(nodes);
+}
+
+#[test]
+fn a_node_that_joins_later_gets_the_code_from_its_peer() {
+    let mut nodes = start(2, accepting);
+    let mut late = accepting().listen(&unique_within()).unwrap();
+    let group = Group::new(2)
+        .node(0, &nodes[0].address)
+        .unwrap()
+        .node(1, &nodes[1].address)
+        .unwrap();
+    let joined = late.join(group).unwrap();
+    let late = Node {
+        address: late.address(),
+        nodes: joined,
+        serving: late.spawn(state()).unwrap(),
+    };
+    let source = connect(&nodes[0].address);
+    let tour = source.register::<t_tour>().unwrap();
+    let deadline = Instant::now() + common::TIMEOUT;
+    while nodes.iter().any(|node| node.nodes.linked().len() < 2) {
+        assert!(Instant::now() < deadline);
+        thread::yield_now();
+    }
+    assert_eq!(tour.call(&Tour::new(&[1, 2])).unwrap().wait().unwrap(), 3);
+
+    // It leaves: those that are left say so.
+    assert_eq!(late.serving.stop().unwrap().changes, 1);
+    while nodes[1].nodes.source(2).is_some() {
+        assert!(Instant::now() < deadline);
+        thread::yield_now();
+    }
+    let gone = tour
+        .call(&Tour::new(&[1, 2]))
+        .unwrap()
+        .wait()
+        .unwrap_err()
+        .to_string();
+    assert!(gone.contains("node 2"), "{gone}");
+    assert_eq!(tour.call(&Tour::new(&[1])).unwrap().wait().unwrap(), 1);
+    nodes.push(late_again(&nodes));
+    assert_eq!(tour.call(&Tour::new(&[2, 1])).unwrap().wait().unwrap(), 3);
+    stop(nodes);
+}
+
+/// Node 2 joins again.
+fn late_again(nodes: &[Node]) -> Node {
+    let mut target = accepting().listen(&unique_within()).unwrap();
+    let group = (0..).zip(nodes).fold(Group::new(2), |group, (number, node)| {
+        group.node(number, &node.address).unwrap()
+    });
+    let joined = target.join(group).unwrap();
+    let deadline = Instant::now() + common::TIMEOUT;
+    let node = Node {
+        address: target.address(),
+        nodes: joined,
+        serving: target.spawn(state()).unwrap(),
+    };
+    while nodes.iter().any(|node| node.nodes.source(2).is_none()) {
+        assert!(Instant::now() < deadline);
+        thread::yield_now();
+    }
+    node
+}
+
+#[test]
+fn a_call_ends_by_its_deadline() {
+    let nodes = start(2, accepting);
+    let options = SourceOptions::default().timeout(Duration::from_millis(300));
+    let source = Source::connect_with(&nodes[0].address, options).unwrap();
+    let tour = source.register::<t_tour>().unwrap();
+    assert_eq!(tour.call(&Tour::new(&[1])).unwrap().wait().unwrap(), 1);
+    stop(nodes);
+}
