@@ -76,8 +76,9 @@ pub use serve::doorbell::StopHandle;
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
-    Aggregation, Answers, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Handle, LibraryError,
-    Message, NotAllSent, Progress, Source, SourceError, SourceOptions, StatsError,
+    Aggregation, Answers, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Finished, Handle,
+    LibraryError, Message, NotAllSent, Progress, Scope, Source, SourceError, SourceOptions, StatsError,
+    Stream,
 };
 pub use target::{Peers, ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError};
 pub use transport::address::{Address, AddressError, HostPort};

@@ -6,11 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ifunc_rt::group::{Group, Nodes};
-use ifunc_rt::{Error, Serving, Source, SourceOptions, Target, TargetBuilder};
+use ifunc_rt::{Error, Scope, Serving, Source, SourceOptions, Target, TargetBuilder};
 use ifunc_tests_ifuncs::State;
-use ifunc_tests_ifuncs::travel::{LONGEST, Tour, t_answers_twice, t_tour, t_tour_panics};
+use ifunc_tests_ifuncs::travel::{
+    Count, LONGEST, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_spread, t_tour, t_tour_panics,
+};
 
-use common::{connect, libraries, library, unique_within};
+use common::{Process, connect, libraries, library, over_there, unique, unique_within};
 
 fn accepting() -> TargetBuilder {
     // SAFETY: the ifuncs of these tests.
@@ -274,11 +276,133 @@ fn late_again(nodes: &[Node]) -> Node {
 }
 
 #[test]
-fn a_call_ends_by_its_deadline() {
+fn a_call_is_answered_in_parts() {
     let nodes = start(2, accepting);
-    let options = SourceOptions::default().timeout(Duration::from_millis(300));
-    let source = Source::connect_with(&nodes[0].address, options).unwrap();
-    let tour = source.register::<t_tour>().unwrap();
-    assert_eq!(tour.call(&Tour::new(&[1])).unwrap().wait().unwrap(), 1);
+    let source = connect(&nodes[0].address);
+    let few = source.register::<t_count_up>().unwrap();
+    let parts: Vec<u64> = few.call_stream(&50).unwrap().map(Result::unwrap).collect();
+    assert_eq!(parts, (0..=50).collect::<Vec<_>>());
+    // More than may be sent ahead, one stream beside the other.
+    let many = source.register::<t_count_on>().unwrap();
+    let count = Count { from: 0, to: 1000 };
+    let [one, other] = [(); 2].map(|()| many.call_stream(&count).unwrap());
+    for (n, (one, other)) in (0..).zip(one.zip(other)) {
+        assert_eq!((one.unwrap(), other.unwrap()), (n, n));
+        assert!(n < 1000);
+    }
+    // One that is not taken to its end.
+    let first: Vec<_> = many
+        .call_stream(&count)
+        .unwrap()
+        .take(3)
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(first, [0, 1, 2]);
+    // A call that takes one answer gets no parts.
+    let refused = few.call(&1).unwrap().wait().unwrap_err().to_string();
+    assert!(refused.contains("window is closed"), "{refused}");
     stop(nodes);
+}
+
+#[test]
+fn a_scope_ends_after_everything_in_it() {
+    let nodes = start(4, accepting);
+    let source = connect(&nodes[0].address);
+    let spread = source.register::<t_spread>().unwrap();
+    for (depth, fan, all) in [(0, 0, 1), (1, 5, 6), (4, 3, 121)] {
+        let spread_out = |scope: &Scope<'_>| scope.send(&spread, &Spread { depth, fan });
+        let finished = source.finish(spread_out).unwrap();
+        assert_eq!((finished.executed, finished.failed), (all, 0), "{finished:?}");
+    }
+    assert_eq!(source.finish(|_| Ok(())).unwrap().executed, 0);
+    // Failures are counted and named.
+    let panics = source.register::<t_tour_panics>().unwrap();
+    let finished = source
+        .finish(|scope| scope.send(&panics, &Tour::new(&[1])))
+        .unwrap();
+    assert_eq!(finished.failed, 1, "{finished:?}");
+    assert!(finished.failures[0].contains("node 1"), "{finished:?}");
+    let ran: u64 = stop(nodes).iter().sum();
+    assert_eq!(ran, 1 + 6 + 121 + 2);
+}
+
+#[test]
+#[ignore = "nightly: half a million invocations"]
+fn a_scope_ends_after_half_a_million() {
+    let nodes = start(4, accepting);
+    let options = SourceOptions::default().timeout(Duration::from_secs(600));
+    let source = Source::connect_with(&nodes[0].address, options).unwrap();
+    let spread = source.register::<t_spread>().unwrap();
+    // 1 + 8 + 64 + … + 8^6
+    let finished = source
+        .finish(|scope| scope.send(&spread, &Spread { depth: 6, fan: 8 }))
+        .unwrap();
+    assert_eq!((finished.executed, finished.failed), (299_593, 0));
+    assert_eq!(stop(nodes).iter().sum::<u64>(), 299_593);
+}
+
+#[test]
+fn every_call_ends_when_a_node_is_killed() {
+    let Some(address) = unique() else { return };
+    libraries();
+    let scratch = std::env::temp_dir().join(format!("ifunc-groups-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).unwrap();
+    let addresses: Vec<String> = std::iter::once(address)
+        .chain(std::iter::repeat_with(|| unique().unwrap()))
+        .take(3)
+        .collect();
+    let starting: Vec<_> = (0..3)
+        .map(|number| {
+            let mut command = over_there(env!("CARGO_BIN_EXE_e2e-node"));
+            command.arg(&addresses[number]).arg(&scratch);
+            command.args([number.to_string(), "3".to_owned()]);
+            Process::start(&mut command)
+        })
+        .collect();
+    let mut nodes: Vec<Process> = starting;
+    for (node, address) in nodes.iter_mut().zip(&addresses) {
+        node.wait_for(&format!("ifunc: ready {address}"));
+    }
+    let timeout = Duration::from_secs(5);
+    let options = SourceOptions::default().timeout(timeout);
+    let source = Source::connect_with(&addresses[0], options).unwrap();
+    let tour = source.register::<t_tour>().unwrap();
+    let route: Vec<u32> = (0..30).map(|n| 1 + n % 2).collect();
+    assert_eq!(
+        tour.call(&Tour::new(&route)).unwrap().wait().unwrap(),
+        sum(0, &route)
+    );
+
+    let calls: Vec<_> = (0..300).map(|_| tour.call(&Tour::new(&route)).unwrap()).collect();
+    let killed = Instant::now();
+    drop(nodes.pop());
+    let mut failed = 0;
+    for call in calls {
+        match call.wait() {
+            Ok(answer) => assert_eq!(answer, sum(0, &route)),
+            Err(error) => {
+                failed += 1;
+                let text = error.to_string();
+                assert!(
+                    text.contains("node 2") || text.contains("no answer came") && text.contains(": 2"),
+                    "{text}"
+                );
+            }
+        }
+        assert!(
+            killed.elapsed() < timeout + Duration::from_secs(5),
+            "{failed} failed"
+        );
+    }
+    // The others go on.
+    assert_eq!(tour.call(&Tour::new(&[1, 0, 1])).unwrap().wait().unwrap(), 2);
+    let gone = tour
+        .call(&Tour::new(&[1, 2]))
+        .unwrap()
+        .wait()
+        .unwrap_err()
+        .to_string();
+    assert!(gone.contains("node 2"), "{gone}");
+    drop(nodes);
+    std::fs::remove_dir_all(&scratch).unwrap();
 }

@@ -28,8 +28,26 @@
 //! **Later.** [`Nodes::add`] adds a node that the others did not know when they joined. A node that connects is a node
 //! of the group for those to which it connects, also if they were not given its address.
 //!
+//! **What an invocation may do.** An ifunc that uses [`ifunc::travel`] is sent with its deadline and the number of hops that it may make.
+//! On a node it may *send* other invocations, of any entry of its image, to any node, this one included; *forward* itself, and with
+//! it the obligation to answer; and answer in parts ([`Handle::call_stream`](crate::Handle::call_stream)). What it sends leaves when it has
+//! ended well. The node that ends a forwarded invocation answers the first node of the call, which passes the answer to its source. A
+//! node sends the code ahead of its first use over a link: it has it from whoever sent it, so no other node needs the library. A
+//! failure is reported with the number of its node.
+//!
+//! **Waiting for everything.** [`Source::finish`](crate::Source::finish) returns when everything has ended that was sent in a scope, and all
+//! that that sent, wherever it ran.
+//!
+//! **Full outboxes.** No invocation waits for another node. What it sends goes into the node's outbox, which is bounded
+//! ([`TargetBuilder::outbox`](crate::TargetBuilder::outbox)). While more than half of it is used, invocations of sources that may travel wait where
+//! they are, and their sources for credit; what other nodes send is always received. Over the bound, sending and forwarding
+//! return [`TravelError::Busy`](ifunc::TravelError::Busy). So nodes that send to each other cannot wait for each other.
+//!
 //! **Death.** When a node dies or leaves, its links end, and it has no [`Nodes::source`] any more. Its number
-//! stays known if its address is known.
+//! stays known if its address is known. A forwarded invocation that it had not received is reported at once by the node that forwarded it.
+//! One that it had received ends with its call's deadline, as indeterminate, with the numbers of the nodes that were lost since the
+//! call began; a call without a deadline gets one of a minute then. A scope that lost a node ends with
+//! [`Error::Incomplete`](crate::Error::Incomplete). A node that joins again under the number is sent to again.
 
 mod dial;
 mod nodes;
@@ -123,7 +141,7 @@ pub enum GroupError {
 }
 
 /// Names nodes in a message.
-fn listed(nodes: &[u32]) -> String {
+pub(crate) fn listed(nodes: &[u32]) -> String {
     let numbers: Vec<_> = nodes.iter().map(ToString::to_string).collect();
     let what = if nodes.len() == 1 { "node" } else { "nodes" };
     format!("{what} {}", numbers.join(", "))

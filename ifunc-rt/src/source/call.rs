@@ -278,6 +278,12 @@ impl<A> Call<A> {
         }
     }
 
+    /// The call's submitter and token.
+    pub(super) fn into_parts(mut self) -> (Submitter, u64) {
+        let token = std::mem::take(&mut self.token);
+        (self.submitter.clone(), token)
+    }
+
     /// The same call with its own deadline: [`wait`](Self::wait) and `.await` wait at most `timeout`, from when they
     /// begin.
     ///

@@ -15,6 +15,7 @@ use crate::driver::wait::Ended;
 pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
     let (ifunc, about) = (library.name.clone(), library.about());
     let detail = String::from_utf8_lossy(completion.bytes()).into_owned();
+    let detail = with_nodes(completion.status, detail);
     match completion.status {
         Status::Failed(why) => match PanicDetail::parse(completion.bytes()) {
             Some(panic) if why == Failure::Panic => Error::Panic {
@@ -77,6 +78,34 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
     }
 }
 
+/// The detail of a status whose detail is the numbers of nodes.
+fn with_nodes(status: Status, detail: String) -> String {
+    match status {
+        _ if detail.is_empty() => detail,
+        Status::Failed(Failure::NodeLost) | Status::Rejected(Rejection::NodeLost | Rejection::NoNode) => {
+            format!("node {detail}")
+        }
+        Status::Failed(Failure::Indeterminate) => format!("nodes that were lost meanwhile: {detail}"),
+        _ => detail,
+    }
+}
+
+/// The error of an invocation or a request that failed on this node, or on the target itself.
+#[cold]
+pub(super) fn explain_relayed(what: &str, node: Option<u32>, status: Status, detail: &[u8]) -> Error {
+    match node {
+        Some(node) => explain_at_node(what.to_owned(), node, status, detail),
+        None => {
+            let (ifunc, detail) = (what.to_owned(), String::from_utf8_lossy(detail).into_owned());
+            match status {
+                Status::Failed(why) => Error::Failed { ifunc, why, detail },
+                Status::Rejected(why) => Error::Rejected { ifunc, why, detail },
+                Status::Executed => Error::Indeterminate { what: ifunc },
+            }
+        }
+    }
+}
+
 /// The error of an invocation that failed on another node than the one that it was sent to.
 #[cold]
 fn explain_at_node(ifunc: String, node: u32, status: Status, detail: &[u8]) -> Error {
@@ -84,7 +113,7 @@ fn explain_at_node(ifunc: String, node: u32, status: Status, detail: &[u8]) -> E
         Some(panic) if status == Status::Failed(Failure::Panic) => {
             format!("`{}` at {}:{}", panic.message, panic.file, panic.line)
         }
-        _ => String::from_utf8_lossy(detail).into_owned(),
+        _ => with_nodes(status, String::from_utf8_lossy(detail).into_owned()),
     };
     let separator = if text.is_empty() { "" } else { ": " };
     let detail = format!("on node {node}{separator}{text}");

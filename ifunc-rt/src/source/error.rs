@@ -64,6 +64,20 @@ pub enum Error {
         /// What was sent.
         what: String,
     },
+    /// Nodes of the group died while invocations of a scope may have been on them ([`Source::finish`](crate::Source::finish)):
+    /// how these ended is not known.
+    #[error(
+        "the scope is incomplete: {} died; {executed} invocations ended well, {failed} failed, and how the others ended is not known",
+        crate::group::listed(lost)
+    )]
+    Incomplete {
+        /// The numbers of the nodes.
+        lost: Vec<u32>,
+        /// Invocations that succeeded.
+        executed: u64,
+        /// Invocations that failed.
+        failed: u64,
+    },
     /// The deadline passed. The call may still be running; its answer is dropped.
     #[error(
         "`{what}` is not done after {waited:?}: the target does not consume or answer, or the source is still reconnecting"

@@ -130,6 +130,23 @@ impl<E: Encoding> Handle<E> {
         handle
     }
 
+    /// The same handle for invocations of a source's scope.
+    pub(super) fn in_scope(&self, number: u32) -> Self {
+        let mut handle = self.clone();
+        let travels = match handle.submitter.framing {
+            Framing::Traveling(travels) => travels,
+            framing => Travels {
+                carries_code: framing == Framing::WithImage,
+                ..Travels::default()
+            },
+        };
+        handle.submitter.framing = Framing::Traveling(Travels {
+            scope: number,
+            ..travels
+        });
+        handle
+    }
+
     /// The same handle with another limit of hops: how often an invocation, and what it sends, may go on from node to node of a
     /// [group](crate::group). Default 16,384. It has no effect on ifuncs that do not travel.
     #[must_use]
@@ -208,6 +225,17 @@ pub(super) struct Travels {
     pub(super) carries_code: bool,
 }
 
+impl Default for Travels {
+    fn default() -> Self {
+        Self {
+            hop_limit: HOP_LIMIT,
+            scope: 0,
+            window: 0,
+            carries_code: false,
+        }
+    }
+}
+
 impl Travels {
     /// The head of an invocation whose source waits as long as this.
     pub(super) fn head(self, timeout: Duration) -> TravelHead {
@@ -254,12 +282,7 @@ impl Submitter {
             handle,
         };
         let framing = if binding.library.travels {
-            Framing::Traveling(Travels {
-                hop_limit: HOP_LIMIT,
-                scope: 0,
-                window: 0,
-                carries_code: false,
-            })
+            Framing::Traveling(Travels::default())
         } else {
             Framing::Own
         };

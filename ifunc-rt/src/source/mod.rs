@@ -11,9 +11,11 @@ pub(crate) mod library;
 mod many;
 mod message;
 mod options;
+mod scope;
 pub(crate) mod search;
 pub(crate) mod shared;
 mod stats;
+mod stream;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +31,9 @@ pub use handle::Handle;
 pub use many::{Answers, NotAllSent};
 pub use message::Message;
 pub use options::{Aggregation, Progress, SourceOptions};
+pub use scope::{Finished, Scope};
 pub use stats::StatsError;
+pub use stream::Stream;
 
 use completion::explain_report;
 use connection::Connection;

@@ -111,6 +111,36 @@ pub fn t_spread(spread: Spread, state: &mut State, ctx: &mut Context) {
     }
 }
 
+/// Numbers to count.
+#[ifunc::layout]
+#[derive(Clone, Copy)]
+pub struct Count {
+    /// The first.
+    pub from: u64,
+    /// The one after the last.
+    pub to: u64,
+}
+
+/// Answers in parts, however many: waits on its own node while the source has not taken enough.
+#[ifunc]
+pub fn t_count_on(mut count: Count, state: &mut State, ctx: &mut Context) -> Onward<u64> {
+    state.changes += 1;
+    while count.from < count.to {
+        match ctx.reply(&count.from) {
+            Ok(()) => count.from += 1,
+            Err(TravelError::Window) => {
+                let here = ctx.node().unwrap_or_default();
+                return match ctx.forward::<t_count_on>(here, &count) {
+                    Ok(()) => Onward::Forwarded,
+                    Err(why) => panic!("number {}: {why}", count.from),
+                };
+            }
+            Err(why) => panic!("number {}: {why}", count.from),
+        }
+    }
+    Onward::Replied
+}
+
 /// Answers in parts: the numbers below the payload, then the payload.
 #[ifunc]
 pub fn t_count_up(to: u64, state: &mut State, ctx: &mut Context) -> u64 {

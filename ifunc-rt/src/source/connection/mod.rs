@@ -20,6 +20,7 @@ use super::completion::explain_lost;
 use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
+use super::stream::{GRANT, Part};
 use crate::driver::backoff::{RETRY, after};
 use crate::driver::driven::{Config, Driven as _, Signals};
 use crate::driver::queue::Ticket;
@@ -350,6 +351,34 @@ impl Connection {
             None => self.protocol.flushed(),
         };
         self.requested(token)
+    }
+
+    /// Asks for a completion when everything in a scope has ended. `None`: there is no credit now, or no link.
+    pub(super) fn try_finish(&mut self, scope: u32) -> Option<u64> {
+        let link = self.link.as_mut()?;
+        let token = with_link!(link, link => self.protocol.finish(link, scope));
+        self.requested(token)
+    }
+
+    /// The next part of a call's answer, or its end. Each part that is taken allows the target another one.
+    pub(super) fn next_part(&mut self, token: u64, ungranted: &mut u32) -> Option<Part> {
+        let mut partial = self.protocol.caller.calls.take_partial(token);
+        if partial.is_none() {
+            self.receive(0);
+            partial = self.protocol.caller.calls.take_partial(token);
+        }
+        let Some(partial) = partial else {
+            return self.protocol.caller.calls.take(token).map(Part::End);
+        };
+        *ungranted += 1;
+        if *ungranted >= GRANT
+            && let Some(link) = &mut self.link
+            && with_link!(link, link => self.protocol.grant(link, token, *ungranted))
+        {
+            *ungranted = 0;
+        }
+        self.report();
+        Some(Part::Partial(partial))
     }
 
     /// Asks for the page of the target's statistics that begins at `offset`. `None`: there is no credit now, or no link.
