@@ -1,6 +1,10 @@
 //! Interfaces, callbacks, host variables and what `unsafe` imports take, outside an image: as unit tests of ifuncs use them.
 
 #![allow(missing_docs, unreachable_pub, reason = "tests are not documented")]
+#![allow(
+    clippy::type_complexity,
+    reason = "a callback's type is what an author writes"
+)]
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

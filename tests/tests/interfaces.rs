@@ -1,6 +1,10 @@
 //! Interfaces, callbacks and host variables, by images that were built for them: what runs, and what is refused when one side
 //! changed.
 
+#![allow(
+    clippy::type_complexity,
+    reason = "a callback's type is what an author writes"
+)]
 #![allow(missing_docs, unreachable_pub, reason = "tests are not documented")]
 
 mod common;

@@ -46,7 +46,7 @@ pub(crate) enum Kind {
     Reference(Reference),
     Slice(Slice),
     /// `&mut dyn FnMut(..)`.
-    Callback(Callback),
+    Callback(Box<Callback>),
     /// A raw or function pointer, passed as it is. In `unsafe` functions only.
     Raw(Type),
 }
@@ -82,7 +82,7 @@ pub(crate) struct Callback {
 pub(crate) enum CallbackOutput {
     Unit,
     ControlFlow,
-    Option(Type),
+    Option(Box<Type>),
 }
 
 /// How the result crosses.

@@ -251,13 +251,13 @@ impl Reader<'_> {
             }
             param_types.push(types::bare(&input.ty).clone());
         }
-        Some(Kind::Callback(Callback {
+        Some(Kind::Callback(Box::new(Callback {
             ty: types::bare(ty).clone(),
             mutable,
             params,
             types: param_types,
             output: self.callback_output(&signature.output)?,
-        }))
+        })))
     }
 
     fn callback_output(&mut self, output: &ReturnType) -> Option<CallbackOutput> {
@@ -283,7 +283,7 @@ impl Reader<'_> {
         }
         if let Some(&[inner]) = types::arguments_of(ty, "Option").as_deref() {
             return match self.value(inner)? {
-                Returned::Value(ty) => Some(CallbackOutput::Option(ty)),
+                Returned::Value(ty) => Some(CallbackOutput::Option(Box::new(ty))),
                 _ => {
                     self.errors
                         .at(ty, "a callback cannot return a borrow", CALLBACK_RETURNS);
