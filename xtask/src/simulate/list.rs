@@ -331,6 +331,90 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            Self::Taken => Ok(None),",
         "            Self::Taken => Ok(Some(Box::new(Failed { status: ifunc_abi::status::Status::Executed, detail: Vec::new() }))),",
     ),
+    mutant(
+        "node: a message that was sent still counts in the outbox",
+        "node/drive.rs",
+        "                    self.bytes -= message.size();\n",
+        "",
+    ),
+    mutant(
+        "node: a stream's last answer waits for one more partial answer",
+        "node/slots.rs",
+        "*before <= next || slot.stream.is_none()",
+        "*before < next || slot.stream.is_none()",
+    ),
+    mutant(
+        "node: a partial answer that is next is dropped",
+        "node/slots.rs",
+        "index >= stream.next && index < stream.limit",
+        "index > stream.next && index < stream.limit",
+    ),
+    mutant(
+        "node: an invocation that waits for its window is forgotten",
+        "node/slots.rs",
+        "        stream.waiter = Some((from, waiter, next));\n",
+        "",
+    ),
+    mutant(
+        "node: a window opens by more than was granted",
+        "node/slots.rs",
+        "stream.limit.saturating_add(count)",
+        "stream.limit.saturating_add(count + 3)",
+    ),
+    mutant(
+        "node: two invocations wait under one number",
+        "node/slots.rs",
+        "        self.next_waiter += 1;\n",
+        "",
+    ),
+    mutant(
+        "node: a part of a scope's weight is lost",
+        "node/scopes.rs",
+        "weight - share * count",
+        "weight - share * count - 1",
+    ),
+    mutant(
+        "node: a scope ends while weight is out",
+        "node/scopes.rs",
+        "            if left > 0 {",
+        "            if left > u128::from(weight) {",
+    ),
+    mutant(
+        "node: weight that could not be divided is not returned",
+        "node/scopes.rs",
+        "Some((parent, weight, scope.report))",
+        "Some((parent, 0, scope.report))",
+    ),
+    mutant(
+        "node: a scope that lost a node waits for ever",
+        "node/scopes.rs",
+        "        if at > now {\n",
+        "        if at > 0 {\n",
+    ),
+    mutant(
+        "node: weight returns twice",
+        "node/scopes.rs",
+        "std::mem::take(&mut self.weight)",
+        "self.weight",
+    ),
+    mutant(
+        "node: returned weight is never sent",
+        "node/scopes.rs",
+        "        returns.count += 1;\n",
+        "",
+    ),
+    mutant(
+        "node: a message for a lost node is dropped in silence",
+        "node/members.rs",
+        "        for message in queue {",
+        "        for message in queue.into_iter().skip(1) {",
+    ),
+    mutant(
+        "node: what was forwarded and answered leaves, too",
+        "node/visit.rs",
+        "if outcome.is_err()\n            && let Some(dropped)",
+        "if outcome.is_err()\n            && forwarded.is_none()\n            && let Some(dropped)",
+    ),
 ];
 
 #[cfg(test)]
