@@ -384,7 +384,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     }
 
     fn take<B: Body>(&mut self, bound: &Bound, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
-        let has_memory = copied(&mut self.state.scratch, invocation.payload).map(drop);
+        let has_memory = copied(&mut self.state.scratch, invocation.payload);
         self.state.taken = Some((bound.counted.clone(), reply_to, has_memory));
     }
 
@@ -572,38 +572,6 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        let (entry, argument, payload) = (&*counted.entry, self.argument, invocation.payload);
-        if counted.suits != argument.key && !argument.suits(&self.host.executor, entry) {
-            return Err(unsuited(&self.host.executor, entry, argument));
-        }
-        if payload.as_ptr().addr() & counted.misplaced != 0 {
-            return self.run_placed(counted, invocation, answer);
-        }
-        self.run_at(counted, invocation, payload.as_ptr(), answer)
-    }
-
-    /// As [`run`](Self::run), with a payload that may have to be copied.
-    #[cold]
-    #[inline(never)]
-    fn run_placed<B: Body>(
-        &mut self,
-        counted: &Counted,
-        invocation: Invocation<'_, B>,
-        answer: Option<&mut [u8]>,
-    ) -> Result<usize, Box<Failed>> {
-        let ptr = self.state.placed(&counted.entry, invocation.payload)?;
-        self.run_at(counted, invocation, ptr, answer)
-    }
-
-    /// As [`run`](Self::run), with the payload at `ptr`: where it lies in the frame, or a copy.
-    #[inline(always)]
-    fn run_at<B: Body>(
-        &mut self,
-        counted: &Counted,
-        invocation: Invocation<'_, B>,
-        ptr: *const u8,
-        answer: Option<&mut [u8]>,
-    ) -> Result<usize, Box<Failed>> {
         let Self {
             state,
             session,
@@ -611,12 +579,19 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ..
         } = self;
         let (entry, counters) = (&*counted.entry, &*counted.counters);
+        if counted.suits != argument.key && !argument.suits(&self.host.executor, entry) {
+            return Err(unsuited(&self.host.executor, entry, argument));
+        }
         let Invocation {
             sequence,
             is_batched,
             payload,
         } = invocation;
         let size = payload.len();
+        let mut ptr = payload.as_ptr();
+        if ptr.addr() & counted.misplaced != 0 {
+            ptr = state.placed(entry, payload);
+        }
         let sender = state.source.connection;
         // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
         // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
@@ -741,17 +716,15 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
 }
 
 impl State {
-    /// Where a payload is read that may have to be copied.
+    /// Where a payload is read that may have to be copied. What is copied fits into a frame, whose size this target chose.
     #[cold]
-    fn placed(
-        &mut self,
-        entry: &EntryProperties,
-        payload: Payload<'_, impl Body>,
-    ) -> Result<*const u8, Box<Failed>> {
+    fn placed(&mut self, entry: &EntryProperties, payload: Payload<'_, impl Body>) -> *const u8 {
         if entry.is_aligned(payload.as_ptr()) && !(self.copies_payloads && payload.is_in_place()) {
-            return Ok(payload.as_ptr());
+            return payload.as_ptr();
         }
-        Ok(copied(&mut self.scratch, payload)?)
+        self.scratch.resize(payload.len());
+        payload.copy_to(self.scratch.as_mut_slice());
+        self.scratch.as_slice().as_ptr()
     }
 
     /// Copies the payloads of a run, so that each is aligned. Returns the first one and their distance; `None`: there is no
@@ -797,7 +770,7 @@ fn index_of(entry: &InstalledEntry) -> u8 {
 }
 
 /// A copy of a payload, aligned for any image.
-fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> Result<*const u8, Refusal> {
+fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> Result<(), Refusal> {
     let size = payload.len();
     scratch.try_resize(size).ok_or_else(|| {
         Refusal::new(
@@ -806,7 +779,7 @@ fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> Resul
         )
     })?;
     payload.copy_to(scratch.as_mut_slice());
-    Ok(scratch.as_slice().as_ptr())
+    Ok(())
 }
 
 /// Why an entry does not run on these target arguments.
