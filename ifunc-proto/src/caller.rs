@@ -136,7 +136,10 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             }
             if wants_completion {
                 let is_idempotent = caller.handles[handle as usize].image.is_idempotent();
-                let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));
+                let retry = match is_idempotent {
+                    true => Some(encode_retry(handle, bound, encode)?),
+                    false => None,
+                };
                 let send = |token| recorded(tx.commit(Header::new(Kind::Exec, handle, token), len));
                 caller.calls.begin_sent(Request::Invocation(handle), retry, send)
             } else {
@@ -371,6 +374,21 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             self.caller.set_attention();
         }
     }
+}
+
+/// What is kept of an invocation that may be sent again. It is encoded once more: the peer may be able to write to the memory
+/// that it was sent from.
+#[cold]
+#[inline(never)]
+fn encode_retry<I, E>(
+    handle: u32,
+    bound: usize,
+    encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+) -> Result<Box<Retry>, NotSent<I, E>> {
+    let mut payload = vec![0; bound];
+    let len = encode(&mut payload).map_err(SubmitError::Encode)?;
+    assert!(len <= bound, "a payload is longer than its bound");
+    Ok(Retry::new(handle, &payload[..len]))
 }
 
 const NO_HEADER: LinkError = LinkError::Malformed("words that are no header");

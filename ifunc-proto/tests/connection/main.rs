@@ -220,6 +220,36 @@ fn a_call_that_never_left_ends_as_not_sent_when_its_source_gives_up() {
 }
 
 #[test]
+fn what_is_sent_again_was_not_read_back_from_the_link() {
+    let mut pipe = Pipe::new(10, 128);
+    let (mut source, _) = pair(&mut pipe);
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10).idempotent());
+    // Where the first one is written, the peer may write, too.
+    let mut payloads = [b"link!", b"kept!"].into_iter();
+    let mut encode = |memory: &mut [u8]| {
+        memory[..5].copy_from_slice(payloads.next().expect("it is encoded twice"));
+        Ok::<_, ()>(5)
+    };
+    let submission = Node::submission(handle, 5, true);
+    let submitted = source
+        .connection
+        .submit(&mut pipe.side(0), submission, &mut encode);
+    assert!(submitted.is_ok());
+    pipe.kill();
+    source.poll(&mut pipe);
+    let mut pipe = Pipe::new(10, 128);
+    let mut target = Node::new(1, true);
+    connect(
+        &mut pipe,
+        [&mut source, &mut target],
+        [false, true],
+        [true, false],
+    );
+    settle(&mut pipe, &mut source, &mut target);
+    assert_eq!(target.host.runs, [(b'a', b"kept!".to_vec())]);
+}
+
+#[test]
 fn a_call_that_is_sent_again_finds_its_image_after_its_handle_was_given_back() {
     let mut pipe = Pipe::new(10, 128);
     let (mut source, _) = pair(&mut pipe);
