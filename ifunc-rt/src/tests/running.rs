@@ -1,5 +1,6 @@
 //! Targets that run on a thread of the test.
 
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -37,6 +38,21 @@ pub(super) fn unique(transport: &str) -> String {
         std::process::id(),
         NEXT.fetch_add(1, Ordering::Relaxed)
     )
+}
+
+/// A target whose check of the first image panics after the barrier was reached: the test reaches it when the call was sent, too.
+/// A target that panics earlier is gone before, and then the call was not sent.
+pub(super) fn panicking() -> (Arc<Barrier>, TargetBuilder) {
+    let sent = Arc::new(Barrier::new(2));
+    let barrier = Arc::clone(&sent);
+    // SAFETY: nothing is accepted.
+    let builder = unsafe {
+        Target::builder().accept_code_if(move |_, image| {
+            barrier.wait();
+            panic!("what is {}?", image.name)
+        })
+    };
+    (sent, builder)
 }
 
 pub(super) struct Running {

@@ -41,17 +41,15 @@ fn a_spawned_target_returns_what_it_owns_and_frees_its_address() {
 #[test]
 fn a_panic_of_the_host_is_contained() {
     let address = unique("shm");
-    // SAFETY: nothing is accepted.
-    let builder = unsafe { Target::builder().accept_code_if(|_, image| panic!("what is {}?", image.name)) };
+    let (sent, builder) = super::running::panicking();
     let serving = builder.listen(&address).unwrap().spawn(5u64).unwrap();
     let source = source(&address);
     let add = source
         .register_bytes::<Add>(&images::add().encode().unwrap())
         .unwrap();
-    assert!(matches!(
-        add.call(&1).unwrap().wait(),
-        Err(Error::Indeterminate { .. })
-    ));
+    let call = add.call(&1).unwrap();
+    sent.wait();
+    assert!(matches!(call.wait(), Err(Error::Indeterminate { .. })));
     let error = serving.stop().unwrap_err();
     assert_eq!(
         error.to_string(),

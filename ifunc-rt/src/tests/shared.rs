@@ -10,7 +10,7 @@ use ifunc_abi::image::{EntryFlags, ImageParts};
 
 use super::images;
 use super::running::{accepting, between_processes, place, roomy, source, unique};
-use crate::{ByName, Error, Handle, Rejection, ServeEnd, Serving, Source, Target, TargetBuilder};
+use crate::{ByName, Error, Handle, Rejection, ServeEnd, Serving, Source, TargetBuilder};
 
 const THREADS: usize = 4;
 const SOURCES: u64 = 8;
@@ -201,8 +201,7 @@ fn what_takes_the_data_for_itself_is_refused() {
 
 #[test]
 fn a_panic_of_the_host_ends_all_threads() {
-    // SAFETY: nothing is accepted.
-    let builder = unsafe { Target::builder().accept_code_if(|_, image| panic!("what is {}?", image.name)) };
+    let (sent, builder) = super::running::panicking();
     let serving = builder
         .listen(&unique("shm"))
         .unwrap()
@@ -210,10 +209,9 @@ fn a_panic_of_the_host_ends_all_threads() {
         .unwrap();
     let source = source(serving.address());
     let add = load(&source, images::adds_shared());
-    assert!(matches!(
-        add.call(&1u64.to_le_bytes()).unwrap().wait(),
-        Err(Error::Indeterminate { .. })
-    ));
+    let call = add.call(&1u64.to_le_bytes()).unwrap();
+    sent.wait();
+    assert!(matches!(call.wait(), Err(Error::Indeterminate { .. })));
     let error = serving.stop().unwrap_err();
     assert!(matches!(error.why, ServeEnd::Panicked(_)), "{error}");
 }
