@@ -96,23 +96,27 @@ impl<E: Encoding> Handle<E> {
         let layout = E::layout(library, payload);
         let mut encode = move |room: &mut [u8]| E::encode(library, payload, layout.0, room);
         let mut first = None;
-        if submitter.framing == Framing::Batched {
-            if let Some(mut state) = submitter.shared().state.try_lock() {
-                let submission = submitter.submission(layout, wants_completion);
-                match state.connection.append_alike(&submission, &mut encode) {
-                    Some(Ok(token)) => return Ok(token),
-                    Some(Err(not_sent)) => first = Some(not_sent),
-                    None => {}
+        match submitter.framing {
+            Framing::Batched => {
+                if let Some(mut state) = submitter.shared().state.try_lock() {
+                    let submission = submitter.submission(layout, wants_completion);
+                    match state.connection.append_alike(&submission, &mut encode) {
+                        Some(Ok(token)) => return Ok(token),
+                        Some(Err(not_sent)) => first = Some(not_sent),
+                        None => {}
+                    }
                 }
             }
-        } else if submitter.framing == Framing::Own
-            && let Some(mut state) = submitter.shared().state.try_lock()
-        {
-            let submission = submitter.submission(layout, wants_completion);
-            match state.connection.submit(submission, &mut encode) {
-                Ok(token) => return Ok(token),
-                Err(not_sent) => first = Some(not_sent),
+            Framing::Own => {
+                if let Some(mut state) = submitter.shared().state.try_lock() {
+                    let submission = submitter.submission(layout, wants_completion);
+                    match state.connection.submit(submission, &mut encode) {
+                        Ok(token) => return Ok(token),
+                        Err(not_sent) => first = Some(not_sent),
+                    }
+                }
             }
+            Framing::WithImage | Framing::Traveling => {}
         }
         submitter.submit_late(layout, wants_completion, block, first, &mut encode)
     }
@@ -153,7 +157,7 @@ impl Submitter {
             wants_completion,
             carries_code: match self.framing {
                 Framing::WithImage => true,
-                Framing::Traveling(travels) => travels.carries_code,
+                Framing::Traveling => self.travels.carries_code,
                 _ => false,
             },
         }
@@ -170,8 +174,8 @@ impl Submitter {
         let submission = self.submission(layout, wants_completion);
         match self.framing {
             Framing::Batched => connection.append(submission, encode),
-            Framing::Traveling(travels) => {
-                connection.submit_travel(submission, &travels.head(self.timeout), encode)
+            Framing::Traveling => {
+                connection.submit_travel(submission, &self.travels.head(self.timeout), encode)
             }
             Framing::Own | Framing::WithImage => connection.submit(submission, &mut encode),
         }

@@ -123,8 +123,13 @@ impl<E: Encoding> Handle<E> {
 
     fn sending(&self, framing: Framing) -> Self {
         let mut handle = self.clone();
-        match &mut handle.submitter.framing {
-            Framing::Traveling(travels) => travels.carries_code = framing == Framing::WithImage,
+        let Submitter {
+            framing: current,
+            travels,
+            ..
+        } = &mut handle.submitter;
+        match current {
+            Framing::Traveling => travels.carries_code = framing == Framing::WithImage,
             other => *other = framing,
         }
         handle
@@ -133,17 +138,12 @@ impl<E: Encoding> Handle<E> {
     /// The same handle for invocations of a source's scope.
     pub(super) fn in_scope(&self, number: u32) -> Self {
         let mut handle = self.clone();
-        let travels = match handle.submitter.framing {
-            Framing::Traveling(travels) => travels,
-            framing => Travels {
-                carries_code: framing == Framing::WithImage,
-                ..Travels::default()
-            },
-        };
-        handle.submitter.framing = Framing::Traveling(Travels {
-            scope: number,
-            ..travels
-        });
+        let Submitter { framing, travels, .. } = &mut handle.submitter;
+        if *framing != Framing::Traveling {
+            travels.carries_code = *framing == Framing::WithImage;
+        }
+        *framing = Framing::Traveling;
+        travels.scope = number;
         handle
     }
 
@@ -152,9 +152,7 @@ impl<E: Encoding> Handle<E> {
     #[must_use]
     pub fn with_hop_limit(&self, hops: u16) -> Self {
         let mut handle = self.clone();
-        if let Framing::Traveling(travels) = &mut handle.submitter.framing {
-            travels.hop_limit = hops;
-        }
+        handle.submitter.travels.hop_limit = hops;
         handle
     }
 
@@ -198,6 +196,7 @@ pub(super) struct Submitter {
     /// How long its sends and calls wait.
     pub(super) timeout: Duration,
     pub(super) framing: Framing,
+    pub(super) travels: Travels,
 }
 
 /// How an invocation travels.
@@ -209,8 +208,8 @@ pub(super) enum Framing {
     Batched,
     /// In a frame of its own, after the image.
     WithImage,
-    /// In a frame of its own, with what accompanies it from node to node.
-    Traveling(Travels),
+    /// In a frame of its own, with what accompanies it from node to node: [`Travels`].
+    Traveling,
 }
 
 /// What accompanies an invocation that may travel on.
@@ -282,7 +281,7 @@ impl Submitter {
             handle,
         };
         let framing = if binding.library.travels {
-            Framing::Traveling(Travels::default())
+            Framing::Traveling
         } else {
             Framing::Own
         };
@@ -290,6 +289,7 @@ impl Submitter {
             binding: Arc::new(binding),
             timeout: source.shared.config.timeout,
             framing,
+            travels: Travels::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use super::call::{Encoding, decoded};
 use super::completion::explain_wait;
 use super::connection::Connection;
 use super::error::Error;
-use super::handle::{Framing, Handle, Submitter};
+use super::handle::{Handle, Submitter};
 use crate::driver::backoff::after;
 use crate::driver::state::Want;
 
@@ -46,9 +46,7 @@ impl<E: Encoding> Handle<E> {
     /// As [`call`](Self::call).
     pub fn call_stream(&self, payload: &E::Payload<'_>) -> Result<Stream<E::Answer>, Error> {
         let mut handle = self.clone();
-        if let Framing::Traveling(travels) = &mut handle.submitter.framing {
-            travels.window = WINDOW;
-        }
+        handle.submitter.travels.window = WINDOW;
         let (submitter, token) = handle.call(payload)?.into_parts();
         Ok(Stream {
             submitter,

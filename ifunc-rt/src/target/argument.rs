@@ -25,14 +25,14 @@ pub(super) struct Argument {
 }
 
 /// The type of target arguments.
-struct HostType {
+pub(super) struct HostType {
     id: TypeId,
     name: &'static str,
     text: &'static Text,
 }
 
 impl HostType {
-    fn of<T: TargetArgs + 'static>() -> Self {
+    pub(super) fn of<T: TargetArgs + 'static>() -> Self {
         Self {
             id: TypeId::of::<T>(),
             name: std::any::type_name::<T>(),

@@ -16,7 +16,6 @@ mod tasks;
 mod unfinished;
 mod visits;
 
-use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -34,7 +33,7 @@ pub use serving::{ServeEnd, ServeError, Serving};
 
 pub(crate) use served::Bound;
 
-use argument::Argument;
+use argument::{Argument, HostType};
 use poll::Links;
 use unfinished::Unfinished;
 
@@ -76,7 +75,7 @@ pub struct Target {
     /// The thread that mapped the entry's stack.
     home: ThreadId,
     /// The type of the target arguments of the last poll, and its hash.
-    target_type: Option<TypeId>,
+    host_type: Option<fn() -> HostType>,
     target_hash: u64,
 }
 
@@ -185,7 +184,7 @@ impl Target {
             },
             entry,
             home: thread::current().id(),
-            target_type: None,
+            host_type: None,
             target_hash: 0,
         })
     }
@@ -338,15 +337,20 @@ impl Target {
     /// Target arguments, of whose type [`TargetArgs::TEXT`] and the exported interfaces say everything.
     #[inline]
     fn argument<T: TargetArgs + 'static>(&mut self, target: *mut T, shared: bool) -> Argument {
-        if self.target_type != Some(TypeId::of::<T>()) {
-            self.set_target_type::<T>();
+        // One comparison: the function returns what only this type has, so no other type's has its address.
+        let host_type = HostType::of::<T> as fn() -> HostType;
+        if self
+            .host_type
+            .is_none_or(|known| !std::ptr::fn_addr_eq(known, host_type))
+        {
+            self.set_host_type::<T>();
         }
         Argument::new(target, self.target_hash, shared)
     }
 
     #[cold]
-    fn set_target_type<T: 'static>(&mut self) {
-        self.target_type = Some(TypeId::of::<T>());
+    fn set_host_type<T: TargetArgs + 'static>(&mut self) {
+        self.host_type = Some(HostType::of::<T>);
         self.target_hash = argument::hash_of::<T>();
     }
 }

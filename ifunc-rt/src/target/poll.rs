@@ -298,6 +298,11 @@ impl Links {
             host.executor.drop_replaced();
         }
         self.gather(host);
+        if host.travels.has_mail() {
+            for connection in &mut self.active {
+                connection.deliver(host);
+            }
+        }
         if self.active.len() > 1 {
             self.active.rotate_left(1);
         }
@@ -480,7 +485,7 @@ impl Connection {
     /// Sends what other nodes reported for its source.
     #[cold]
     #[inline(never)]
-    fn deliver(&mut self, host: &Host) {
+    pub(super) fn deliver(&mut self, host: &Host) {
         match self {
             Self::OneWay(connection) => connection.deliver(host),
             Self::Duplex(connection) => connection.deliver(host),
@@ -497,17 +502,18 @@ impl Connection {
         session: &mut Session<'_>,
         argument: &Argument,
     ) -> Option<usize> {
-        if host.travels.has_mail() {
-            self.deliver(host);
-        }
         match self {
-            Self::OneWay(connection) => match connection.poll(host, session, argument) {
-                Ok(processed) => Some(processed),
-                Err(closed) => {
-                    connection.state.ended(&closed);
-                    None
-                }
-            },
+            Self::OneWay(connection) => connection.poll_to_end(host, session, argument),
+            _ => self.poll_unusual(host, session, argument),
+        }
+    }
+
+    /// As [`poll`](Self::poll), of any connection.
+    #[cold]
+    #[inline(never)]
+    fn poll_unusual(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> Option<usize> {
+        match self {
+            Self::OneWay(connection) => connection.poll_to_end(host, session, argument),
             Self::Duplex(connection) => connection.poll(host, session, argument),
             Self::Tasks(tasks) => Some(tasks.poll(host, session, argument)),
         }

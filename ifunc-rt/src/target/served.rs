@@ -106,6 +106,23 @@ impl OneWay {
         Ok(processed)
     }
 
+    /// As [`poll`](Self::poll); `None`: the connection ended, which was logged.
+    #[inline(always)]
+    pub(super) fn poll_to_end(
+        &mut self,
+        host: &Host,
+        session: &mut Session<'_>,
+        argument: &Argument,
+    ) -> Option<usize> {
+        match self.poll(host, session, argument) {
+            Ok(processed) => Some(processed),
+            Err(closed) => {
+                self.state.ended(&closed);
+                None
+            }
+        }
+    }
+
     /// Drops a body that takes too long to arrive.
     pub(super) fn refuse_overdue(&mut self, host: &Host, now: Instant) {
         if self.state.is_overdue(self.protocol.unfinished(), now) {

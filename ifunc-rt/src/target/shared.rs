@@ -183,6 +183,9 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
     let run = |mut connection: Box<Connection>| {
         let number = connection.source().connection;
         let polled = catch_unwind(AssertUnwindSafe(|| {
+            if host.travels.has_mail() {
+                connection.deliver(host);
+            }
             connection.poll(host, &mut session, &argument.0)
         }));
         match polled {
