@@ -311,7 +311,7 @@ impl Executor for InProcess {
         }
         let last = end(session, entry, (size, sender), code, ctx.answer_len, room);
         let executed = match &last {
-            // A result that means no failure, after an entry whose answer nobody wants.
+            // A result that means no failure, after an entry whose answer no source awaits.
             Ok(_) => started,
             Err(_) => started - 1,
         };

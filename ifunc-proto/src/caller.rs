@@ -33,8 +33,8 @@ const MAX_REPORTS: usize = 64;
 /// What is [lacking](Caller::lacking) while as many calls are under way as a link may have that carries invocations both ways.
 pub(crate) const CALL_WINDOW: usize = usize::MAX;
 
-/// Frames that one [`receive`](Connection::receive) processes at most: a peer that sends without end keeps nobody from looking at
-/// a clock. What one frame costs is bounded, too: bodies that no call waits for are not copied.
+/// Frames that one [`receive`](Connection::receive) processes at most: a peer that sends without end keeps no thread from reading
+/// its clock. What one frame costs is bounded, too: bodies that no call waits for are not copied.
 const MAX_RECEIVED: usize = 256;
 /// Bytes that are kept of a report: 64 of them may wait for the driver.
 const MAX_REPORT: usize = 64 << 10;

@@ -264,7 +264,7 @@ host! { retyped {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, KvError>;
     fn span(&self, at_most: Span) -> Span;
 } {
-    fn put(&self, _: &[u8], _: &[u8]) -> Result<u64, KvError> { Err(KvError::EmptyKey) }
+    fn put(&self, _: &[u8], _: &[u8]) -> Result<u64, KvError> { Ok(self.map.len() as u64) }
     fn span(&self, at_most: Span) -> Span { at_most }
 } }
 

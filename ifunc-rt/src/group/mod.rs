@@ -32,7 +32,7 @@
 //! On a node it may *send* other invocations, of any entry of its image, to any node, this one included; *forward* itself, and with
 //! it the obligation to answer; and answer in parts ([`Handle::call_stream`](crate::Handle::call_stream)). What it sends leaves when it has
 //! ended well. The node that ends a forwarded invocation answers the first node of the call, which passes the answer to its source. A
-//! node sends the code ahead of its first use over a link: it has it from whoever sent it, so no other node needs the library. A
+//! node sends the code ahead of its first use over a link: it keeps the code that it received, so no other node needs the library. A
 //! failure is reported with the number of its node.
 //!
 //! **Waiting for everything.** [`Source::finish`](crate::Source::finish) returns when everything has ended that was sent in a scope, and all

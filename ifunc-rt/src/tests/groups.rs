@@ -137,7 +137,7 @@ fn a_node_joins_later_and_one_again() {
         let mut addresses: Vec<_> = targets.iter().map(Target::address).collect();
         let mut nodes = start(targets, |number| group(number, &addresses));
 
-        // Nobody knew of node 3.
+        // No node knew of node 3.
         let mut target = listen(transport);
         addresses.push(target.address());
         let three = target.join(group(3, &addresses)).unwrap();

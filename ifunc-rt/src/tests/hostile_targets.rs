@@ -12,7 +12,7 @@ use crate::target::bench::Bench;
 use crate::transport::{Body, ConnectError, Frame, Inbound, LinkError, Outbound, Park};
 use crate::{Error, Source, SourceError, SourceOptions};
 
-/// Has sent a completion of a call that nobody made, however many of them were read.
+/// Has sent a completion of a call that was never made, however many of them were read.
 #[derive(Default)]
 struct Flood {
     released: u32,

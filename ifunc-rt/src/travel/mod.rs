@@ -1,7 +1,7 @@
 //! Invocations that travel on: a target's part of a group, between the protocol's [`Node`] and the connections.
 //!
 //! The protocol's node decides; this module gives it the time, keeps what it wants done until the right thread does it, and lets
-//! running code call it ([`services`]). Any thread may use the node, under one lock, which nobody holds while code runs or a
+//! running code call it ([`services`]). Any thread may use the node, under one lock, which no thread holds while code runs or a
 //! connection is used: a connection's lock is taken first.
 //!
 //! | what the node wants | who does it |

@@ -116,7 +116,7 @@ impl Directory {
         let problem = if !metadata.is_dir() {
             "it is not a directory; help: remove it".into()
         } else if self.prepared {
-            // Sticky or not: whoever may write takes a name before its target does.
+            // Sticky or not: another user who may write takes a name before its target does.
             if metadata.mode() & 0o002 == 0 {
                 return Ok(true);
             }

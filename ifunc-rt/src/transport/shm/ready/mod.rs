@@ -7,7 +7,7 @@
 //! The page is shared by all sources of the target's own user, each of which can clear the bits of others, and deny that the
 //! target sleeps. So the page is a hint, which saves system calls, and nothing waits on it alone:
 //!
-//! * a source that set its bit, and then sleeps, also sends a wake-up over its socket, which nobody else can write to;
+//! * a source that set its bit, and then sleeps, also sends a wake-up over its socket, which no other source can write to;
 //! * what arrives over a socket is marked in a bitmap of the target's own;
 //! * a target whose page several sources share looks at all parked connections once per [`LOOK_INTERVAL`], for those of sources
 //!   that send and never wait.
@@ -204,7 +204,7 @@ mod tests {
         };
         assert!(!theirs.set(129));
         assert!(!theirs.set(0));
-        // Nobody else can take this one back.
+        // No source can take this one back.
         slots.mark(77);
         for word in theirs.words() {
             word.fetch_and(!(1 << (77 % 64)), Ordering::Relaxed);
