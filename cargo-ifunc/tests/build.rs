@@ -143,7 +143,7 @@ fn a_rust_package() {
     let add = inspected(folder.path(), &format!("{IMAGES}/release/add.so"));
     assert_eq!(add["name"], "add");
     assert_eq!(add["entries"][0]["payload"]["text"], "u64");
-    assert_eq!(add["target"]["text"], "u64");
+    assert_eq!(add["entries"][0]["target"]["text"], "u64");
     assert_eq!(add["entries"][0]["answer"]["text"], "u64");
     assert_eq!(
         add["entries"][0]["payload"]["fingerprint"].as_str().map(str::len),

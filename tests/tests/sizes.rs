@@ -23,7 +23,8 @@ fn images_stay_small() {
             .image
             .len()
     };
-    for (name, limit) in [("add", 256), ("multiply", 256), ("insert_compressed", 16 << 10)] {
+    // Of `add`, the function for batches is three quarters: the compiler makes a loop for each kind of batch.
+    for (name, limit) in [("add", 800), ("multiply", 480), ("insert_compressed", 16 << 10)] {
         let size = size(name);
         println!("{name}: {size} bytes, at most {limit}");
         assert!(

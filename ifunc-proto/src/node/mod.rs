@@ -199,8 +199,6 @@ const MAX_LOST: usize = 256;
 ///     fn bytes(&self) -> &[u8] { b"code" }
 ///     fn entries(&self) -> u8 { 1 }
 ///     fn entry(&self) -> u8 { 0 }
-///     fn entries(&self) -> u8 { 1 }
-///     fn entry(&self) -> u8 { 0 }
 ///     fn is_idempotent(&self) -> bool { false }
 /// }
 ///
