@@ -99,7 +99,10 @@ fn a_source_that_clears_the_ready_bitmap_keeps_no_other_one_waiting() {
     add.send(&30).unwrap();
     let until = soon();
     while stats.read().total.executed < 13 {
-        assert!(Instant::now() < until, "the target does not look at the idle connection");
+        assert!(
+            Instant::now() < until,
+            "the target does not look at the idle connection"
+        );
         thread::sleep(Duration::from_millis(20));
     }
     drop(hostile);
