@@ -175,7 +175,7 @@ fn about_other_errors(error: &str, package: &str, graph: Option<&DependencyGraph
         );
     }
     if let Some(symbol) = between(error, "symbol `", "` is already defined")
-        && let Some(name) = symbol.strip_suffix(ifunc_abi::symbols::MAIN_SUFFIX)
+        && let Some(name) = ifunc_of(symbol)
     {
         return Some(format!(
             "two ifuncs of `{package}` are named `{name}`: write `#[ifunc(name = \"{name}_2\")]` on one of them"
@@ -183,7 +183,7 @@ fn about_other_errors(error: &str, package: &str, graph: Option<&DependencyGraph
     }
     if error.contains(DEFINED_TWICE)
         && let Some(symbol) = between(error, "globals named '", "'")
-        && let Some(name) = symbol.strip_suffix(ifunc_abi::symbols::MAIN_SUFFIX)
+        && let Some(name) = ifunc_of(symbol)
     {
         return Some(format!(
             "two ifuncs are named `{name}`, one in `{package}` and one in a crate that it is built with: write `#[ifunc(name = \"{name}_2\")]` on one of them"
@@ -196,6 +196,13 @@ fn about_other_errors(error: &str, package: &str, graph: Option<&DependencyGraph
         );
     }
     None
+}
+
+/// The ifunc that a symbol of an image build belongs to. The compiler names the first of several that are defined twice.
+fn ifunc_of(symbol: &str) -> Option<&str> {
+    symbol
+        .strip_suffix(ifunc_abi::symbols::MAIN_SUFFIX)
+        .or_else(|| symbol.strip_prefix(ifunc_abi::symbols::BATCH_PREFIX))
 }
 
 #[cfg(test)]
@@ -239,7 +246,9 @@ mod tests {
             &allocators("arena", "ifunc"),
             "`arena` has a `#[global_allocator]`",
         );
-        says(" symbol `mine_main` is already defined", "named `mine`");
+        for symbol in ["mine_main", "__ifunc_batch_mine"] {
+            says(&format!(" symbol `{symbol}` is already defined"), "named `mine`");
+        }
         says(
             " Linking globals named 'mine_main': symbol multiply defined!",
             "two ifuncs are named `mine`",

@@ -88,7 +88,7 @@ impl Shared {
         for concerned in &different {
             concerned.image.set_access(concerned.access());
         }
-        held.map(Held::release);
+        held.into_iter().for_each(Held::release);
         let pinned = different
             .iter()
             .any(|concerned| concerned.image.flags.contains(ImageFlags::PINNED));

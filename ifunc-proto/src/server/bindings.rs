@@ -16,6 +16,16 @@ pub(super) enum Binding<B> {
     Refused(Refusal),
 }
 
+impl<B> Binding<B> {
+    /// The entry that is bound.
+    fn bound(&self) -> Option<&B> {
+        match self {
+            Self::Bound(entry) => Some(entry),
+            Self::Free | Self::Refused(_) => None,
+        }
+    }
+}
+
 /// The handles of a connection.
 #[derive(Debug)]
 pub(super) struct Bindings<B> {
@@ -85,13 +95,9 @@ impl<B> Bindings<B> {
     pub(super) fn entries(&self, handles: Range<usize>) -> Option<impl Iterator<Item = &B>> {
         let is_whole = self.spans.get(&handles.start) == Some(&handles.end);
         let slots = self.slots.get(handles).filter(|_| is_whole)?;
-        let bound = |slot| match slot {
-            &Binding::Bound(ref entry) => Some(entry),
-            Binding::Free | Binding::Refused(_) => None,
-        };
         // An image is bound with all its entries, or refused.
-        slots.first().and_then(bound)?;
-        Some(slots.iter().filter_map(bound))
+        slots.first().and_then(Binding::bound)?;
+        Some(slots.iter().filter_map(Binding::bound))
     }
 }
 

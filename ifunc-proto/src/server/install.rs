@@ -21,7 +21,7 @@ impl<B> Images<B> {
         let first = header.handle as usize;
         let (head, body) = if header.flags.contains(FrameFlags::ASSEMBLED) {
             let whole = self.assembly.finish(host, frame.body).map_err(Closed::broke)?;
-            let body = whole.and_then(|whole| private_copy(whole));
+            let body = whole.and_then(private_copy);
             // Also of a body that was not kept.
             let head = InstallHead::read(self.assembly.front());
             self.assembly.clear(host);

@@ -235,6 +235,10 @@ impl TargetBuilder {
     /// it for (see [`accept_code`](Self::accept_code)). Injected code calls it on the injected stack, unguarded: a
     /// panic in it aborts the process, and if it calls back into injected code that panics, its frames are jumped
     /// over.
+    #[expect(
+        clippy::not_unsafe_ptr_arg_deref,
+        reason = "the pointer is only handed to images"
+    )]
     pub fn allow(mut self, name: impl Into<String>, pointer: *const c_void) -> Self {
         // SAFETY: the accepted code takes it for what it is, as `accept_code` was promised.
         self.allowed

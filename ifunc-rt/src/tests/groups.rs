@@ -1,7 +1,7 @@
 //! Groups: nodes that connect to each other at the same time, later, and again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -233,5 +233,5 @@ fn what_cannot_be_joined_says_why() {
     let known: BTreeMap<_, _> = [(1, ()), (9, ())].into();
     nodes.add(9, &unique("loopback")).unwrap();
     assert_eq!(nodes.others(), known.into_keys().collect::<Vec<_>>());
-    assert_eq!(Arc::new(target).nodes().unwrap().number(), 5);
+    assert_eq!(target.nodes().unwrap().number(), 5);
 }

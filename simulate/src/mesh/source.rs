@@ -30,10 +30,8 @@ impl Mesh {
         }
         let mut scope = None;
         if rng.below(8) < taste.scoped {
-            let open = source.scopes.iter().copied();
-            let open = open
-                .filter(|&scope| self.ledger.scopes[scope as usize].token.is_none())
-                .next_back();
+            let mut open = source.scopes.iter().copied();
+            let open = open.rfind(|&scope| self.ledger.scopes[scope as usize].token.is_none());
             let index = open.unwrap_or_else(|| {
                 source.numbers += 1;
                 self.ledger.scopes.push(Scope {

@@ -23,7 +23,7 @@ unsafe extern "C" {
     safe fn connect(part: &Part, servers: &[u8]) -> Result<(), i32>;
 }
 
-/// The payload of [`follow`].
+/// The payload of [`follow()`].
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
