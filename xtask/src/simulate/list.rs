@@ -106,8 +106,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "every call is sent again",
         "caller.rs",
-        "let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));",
-        "let retry = (is_idempotent || len > 0).then(|| Retry::new(handle, &memory[..len]));",
+        "let retry = match is_idempotent {",
+        "let retry = match is_idempotent || len > 0 {",
     ),
     mutant(
         "a flush without a link ends before calls that are sent again",

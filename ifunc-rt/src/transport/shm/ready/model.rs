@@ -39,17 +39,22 @@ fn publish(memory: &Memory, source: usize, value: u32) -> bool {
     }
     let wakes = set(&memory.words, &memory.asleep, source);
     if wakes {
-        memory.wakeup.notify();
+        wake_over_socket(memory, source);
     }
     !wakes
 }
 
-/// A source that is about to sleep, and whose bit may have been cleared, rings over its socket.
+/// A source that is about to sleep, and whose bit may have been cleared, wakes the target over its socket.
 fn sleep(memory: &Memory, source: usize, is_unsure: bool) {
     if is_unsure {
-        mark(&memory.marked, source);
-        memory.wakeup.notify();
+        wake_over_socket(memory, source);
     }
+}
+
+/// The target marks a source whose wake-up it receives.
+fn wake_over_socket(memory: &Memory, source: usize) {
+    mark(&memory.marked, source);
+    memory.wakeup.notify();
 }
 
 fn serve(memory: &Memory, until: [u32; SOURCES]) {
