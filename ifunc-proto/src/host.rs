@@ -218,7 +218,7 @@ impl<B: Body> Run<B> {
 /// Memory for the answers of a run.
 #[derive(Debug)]
 pub struct Answers<'a> {
-    /// Each answer begins at a multiple of [`ALIGN`](ifunc_abi::batch::ALIGN), right after the one before. There is memory for
+    /// Each answer begins at a multiple of [`ALIGN`], right after the one before. There is memory for
     /// at least one.
     pub memory: &'a mut [u8],
     /// Length of the longest answer.

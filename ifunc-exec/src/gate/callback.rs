@@ -43,7 +43,7 @@ impl Gate {
     /// Calls injected code from a function of the host that injected code called.
     ///
     /// # Safety
-    /// As for [`CallGate::call_back`], on the thread of an invocation of this gate that is on the host's side.
+    /// As for [`CallGate::call_back`](ifunc::host::CallGate::call_back), on the thread of an invocation of this gate that is on the host's side.
     unsafe fn call_back(&self, call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
         if self.is_aborted() {
             return CallBack::Aborted;
@@ -90,7 +90,7 @@ impl Gate {
 }
 
 /// # Safety
-/// As for [`CallGate::call_back`].
+/// As for [`CallGate::call_back`](ifunc::host::CallGate::call_back).
 pub(super) unsafe fn call_back(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
     // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
     let gate = unsafe { CURRENT.get().as_ref() };

@@ -67,7 +67,7 @@ pub struct Condition {
     pub most: i64,
 }
 
-/// The payload of [`top_k`].
+/// The payload of [`top_k()`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct Query {
@@ -89,7 +89,7 @@ pub struct Row {
     pub customer: i64,
 }
 
-/// The answer of [`top_k`].
+/// The answer of [`top_k()`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct Top {
@@ -109,7 +109,7 @@ pub fn top_k(query: Query, table: &Table) -> Top {
     })
 }
 
-/// The payload of [`fetch`].
+/// The payload of [`fetch()`].
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug)]
 pub struct Fetch {

@@ -32,7 +32,7 @@ unsafe extern "C" {
     safe fn record(store: &Store, number: u64) -> &[u8];
 }
 
-/// The payload of [`put`].
+/// The payload of [`put()`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct Record<'a> {
