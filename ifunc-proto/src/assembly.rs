@@ -19,7 +19,7 @@ pub(crate) struct Assembly {
     current: Option<(u32, usize)>,
     received: usize,
     buffer: AlignedBuffer,
-    /// The first bytes of the current body, also of one that is not kept: they name who is to learn that it was refused.
+    /// The first bytes of the current body, also of one that is not kept: they name the call that is refused.
     front: Front,
     /// Why the current body is not kept.
     refused: Option<Refusal>,

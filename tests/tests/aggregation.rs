@@ -159,6 +159,8 @@ fn a_batch_that_was_not_sent_survives_its_target() {
     let open = add.call(&1).unwrap();
     add.send(&1).unwrap();
     target.kill();
-    assert!(matches!(open.wait(), Err(Error::PeerGone { .. })));
-    assert!(matches!(source.flush(), Err(Error::PeerGone { .. })));
+    let ended = open.wait();
+    assert!(matches!(ended, Err(Error::PeerGone { .. })), "{ended:?}");
+    let flushed = source.flush();
+    assert!(matches!(flushed, Err(Error::PeerGone { .. })), "{flushed:?}");
 }

@@ -26,6 +26,15 @@ fn peers(pipe: &mut Pipe) -> (Node, Node) {
     (first, second)
 }
 
+/// Connects a source to a new target, over a new pipe. Returns both after they have sent everything.
+fn reconnect(source: &mut Node) -> (Pipe, Node) {
+    let mut pipe = Pipe::new(10, 128);
+    let mut target = Node::new(1, true);
+    connect(&mut pipe, [source, &mut target], [false, true], [true, false]);
+    settle(&mut pipe, source, &mut target);
+    (pipe, target)
+}
+
 #[test]
 fn two_nodes_call_each_other_over_one_link_with_one_credit() {
     let mut pipe = Pipe::new(1, 128);
@@ -159,15 +168,7 @@ fn a_body_in_fragments_that_finds_a_dead_link_is_accepted_once() {
     pipe.kill();
     source.poll(&mut pipe);
     assert!(!source.connection.is_linked());
-    let mut pipe = Pipe::new(10, 128);
-    let mut target = Node::new(1, true);
-    connect(
-        &mut pipe,
-        [&mut source, &mut target],
-        [false, true],
-        [true, false],
-    );
-    settle(&mut pipe, &mut source, &mut target);
+    let (_, target) = reconnect(&mut source);
     assert_eq!(target.host.runs, [(b'a', vec![3; 500])]);
     assert!(source.take(token).unwrap().is_ok());
     assert_eq!(source.connection.caller.calls.in_use(), 0);
@@ -184,15 +185,7 @@ fn an_entry_whose_batch_finds_a_dead_link_is_accepted_once() {
     let token = source.append(&mut pipe, handle, b"second", true).unwrap();
     let token = token.expect("the entry stays in the open batch");
     source.poll(&mut pipe);
-    let mut pipe = Pipe::new(10, 128);
-    let mut target = Node::new(1, true);
-    connect(
-        &mut pipe,
-        [&mut source, &mut target],
-        [false, true],
-        [true, false],
-    );
-    settle(&mut pipe, &mut source, &mut target);
+    let (_, target) = reconnect(&mut source);
     assert_eq!(target.host.runs, [(b'a', b"second".to_vec())]);
     assert!(source.take(token).unwrap().is_ok());
 }
@@ -237,15 +230,7 @@ fn what_is_sent_again_was_not_read_back_from_the_link() {
     assert!(submitted.is_ok());
     pipe.kill();
     source.poll(&mut pipe);
-    let mut pipe = Pipe::new(10, 128);
-    let mut target = Node::new(1, true);
-    connect(
-        &mut pipe,
-        [&mut source, &mut target],
-        [false, true],
-        [true, false],
-    );
-    settle(&mut pipe, &mut source, &mut target);
+    let (_, target) = reconnect(&mut source);
     assert_eq!(target.host.runs, [(b'a', b"kept!".to_vec())]);
 }
 
@@ -260,15 +245,7 @@ fn a_call_that_is_sent_again_finds_its_image_after_its_handle_was_given_back() {
     source.connection.caller.unbind(handle);
     let other = source.connection.caller.bind(Letter::new(b'b', 10));
     assert_ne!(other, handle, "the call still names its handle");
-    let mut pipe = Pipe::new(10, 128);
-    let mut target = Node::new(1, true);
-    connect(
-        &mut pipe,
-        [&mut source, &mut target],
-        [false, true],
-        [true, false],
-    );
-    settle(&mut pipe, &mut source, &mut target);
+    let (mut pipe, target) = reconnect(&mut source);
     assert_eq!(target.host.runs, [(b'a', b"again".to_vec())]);
     assert!(source.take(token).unwrap().is_ok());
     let unbound = pipe

@@ -9,7 +9,7 @@ use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::argument::hash_of;
-use super::served::OneWay;
+use super::one_way::OneWay;
 use super::unfinished::Unfinished;
 use super::{Argument, Host};
 use crate::observe::{Metrics, StatsHandle};

@@ -6,6 +6,7 @@ pub(crate) mod bench;
 mod builder;
 mod duplex;
 mod join;
+mod one_way;
 mod peers;
 mod poll;
 mod quota;

@@ -15,7 +15,7 @@ use ifunc_exec::Session;
 
 use super::argument::Argument;
 use super::duplex::Duplex;
-use super::served::OneWay;
+use super::one_way::OneWay;
 use super::tasks::Tasks;
 use super::{Host, Target, TargetError};
 use crate::driver::backoff::{Backoff, Next};

@@ -1,5 +1,4 @@
-//! A connection whose source does not serve, and the host of every connection: the protocol calls it to install images and to
-//! run invocations.
+//! The host of every connection: the protocol calls it to install images and to run invocations.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,151 +12,25 @@ use ifunc_exec::services::now;
 use ifunc_exec::{
     BatchAnswers, BatchEnd, EntryProperties, Executor, InProcess, InstalledEntry, InstalledImage, Session,
 };
+use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
     Answers, Event, Failed, Host as ProtocolHost, Install, Invocation, MalformedFrame, Payload, Refusal,
     ReplyTo, Run, RunEnd, run_each,
 };
 use ifunc_proto::link::Body;
-use ifunc_proto::{Closed, Config};
 
 use super::Host;
 use super::argument::Argument;
 use super::quota::{Charge, CodeQuota};
 use super::unfinished::Held;
-use super::visits::{TakenVisit, deliver};
+use super::visits::TakenVisit;
 use crate::observe::{About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, run_observed};
 use crate::policy::{ImageInfo, SourceInfo};
-use crate::source::connection::Protocol;
-use crate::transport::{Inbound as _, Link, Peer, with_link};
+use crate::transport::{Link, Peer};
 
 /// Bytes of a copied payload that are kept for the next one, where each invocation has its payload copied.
 const KEPT: usize = 64 << 10;
-
-/// A connection whose source does not serve.
-pub(super) struct OneWay {
-    // Holds the images that the source bound, whose metrics `state` owns: dropped first.
-    protocol: Protocol,
-    pub(super) link: Link,
-    pub(super) state: State,
-    /// A poll processed something since [`take_ready`](super::poll::Connection::take_ready) was called.
-    pub(super) is_busy: bool,
-}
-
-impl OneWay {
-    pub(super) fn new(number: u64, mut link: Link, host: &Host) -> Self {
-        #[cfg(feature = "failpoints")]
-        crate::failpoint::failpoints::hook_protocol();
-        let state = State::new(number, &link, host);
-        let mut protocol = Protocol::new(Config {
-            batch_size: 0,
-            max_answers: 0,
-            server: Some(host.server(state.copies_payloads)),
-        });
-        let peer = ifunc_proto::Peer {
-            limits: None,
-            invokes: true,
-            node: None,
-        };
-        with_link!(link, link => protocol.connect(link, peer));
-        Self {
-            protocol,
-            link,
-            state,
-            is_busy: true,
-        }
-    }
-
-    /// Whether a poll would find something. If not, grants the source its credits.
-    pub(super) fn has_work(&mut self) -> bool {
-        let has_work =
-            self.protocol.has_work() || with_link!(self.link, link => !matches!(link.rx.peek(), Ok(None)));
-        if !has_work {
-            with_link!(self.link, link => link.rx.settle());
-        }
-        has_work
-    }
-
-    /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
-    ///
-    /// # Errors
-    /// The connection ended. If the poll processed something before, the next poll returns the error.
-    #[inline]
-    pub(super) fn poll(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-    ) -> Result<usize, Box<Closed>> {
-        let Self {
-            protocol,
-            link,
-            state,
-            ..
-        } = self;
-        let mut served = Served::<false> {
-            state,
-            host,
-            session,
-            argument,
-        };
-        let processed = with_link!(link, link => protocol.poll(link, &mut served))?;
-        self.is_busy |= processed > 0;
-        Ok(processed)
-    }
-
-    /// As [`poll`](Self::poll); `None`: the connection ended, which was logged.
-    #[inline(always)]
-    pub(super) fn poll_to_end(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-    ) -> Option<usize> {
-        match self.poll(host, session, argument) {
-            Ok(processed) => Some(processed),
-            Err(closed) => {
-                self.state.ended(&closed);
-                None
-            }
-        }
-    }
-
-    /// Drops a body that takes too long to arrive.
-    pub(super) fn refuse_overdue(&mut self, host: &Host, now: Instant) {
-        if self.state.is_overdue(self.protocol.unfinished(), now) {
-            self.protocol.refuse_unfinished(host.unfinished.overdue());
-        }
-    }
-
-    /// Sends what other nodes reported for its source.
-    #[cold]
-    pub(super) fn deliver(&mut self, host: &Host) {
-        let mail = host.travels.take_mail(self.state.source.connection);
-        if !mail.is_empty() {
-            self.is_busy = true;
-            with_link!(self.link, link => deliver(&mut self.protocol, link, &self.state, mail));
-        }
-    }
-
-    /// Whether an invocation waits until the target admits those that may travel.
-    pub(super) fn is_held(&self) -> bool {
-        self.protocol.is_held()
-    }
-
-    /// Whether there is nothing to do. Call it after the fence.
-    pub(super) fn is_quiet(&mut self, host: &Host) -> bool {
-        if self.is_held() {
-            // The node that sends what fills its outbox polls again.
-            return !host.travels.admits() && !self.protocol.has_work();
-        }
-        if self.protocol.is_stalled() {
-            // The waiting request is known; it waits for credit for its reply.
-            return with_link!(self.link, link => self.protocol.is_blocked(link));
-        }
-        !self.protocol.has_work() && self.link.rx().is_idle()
-    }
-}
 
 /// State that a connection keeps for its invocations.
 pub(super) struct State {

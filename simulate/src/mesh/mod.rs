@@ -368,7 +368,7 @@ impl Mesh {
     fn check_bounds(&mut self) {
         for (index, node) in self.nodes.iter().enumerate() {
             let held = node.node.footprint();
-            // In each of the two directions of a link, its window bounds what is not consumed.
+            // In each of the two directions of a link, its window bounds the frames that are not consumed.
             let is_bounded = held.outbox_bytes <= self.taste.outbox
                 && held.slots <= 1000
                 && held.unconsumed <= 256 * self.nodes.len();
