@@ -247,11 +247,12 @@ impl Method {
             #(#cfgs)*
             // SAFETY: text, prototype and shim come from one signature.
             unsafe {
-                ::ifunc::host::Export::function(
+                ::ifunc::host::Export::method(
                     #symbol,
                     ::ifunc::__private::text(&#signature),
                     ::ifunc::__private::text(&#prototype),
                     #shim::<__IfuncHost> as *const (),
+                    ::ifunc::host::HostType::of::<__IfuncHost>(),
                 )
             }
         }

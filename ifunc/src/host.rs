@@ -19,6 +19,44 @@ pub enum ExportKind {
     Data,
 }
 
+/// A type of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostType {
+    id: fn() -> TypeId,
+    name: fn() -> &'static str,
+}
+
+impl HostType {
+    /// The type `H`.
+    #[must_use]
+    pub const fn of<H: 'static>() -> Self {
+        Self {
+            id: TypeId::of::<H>,
+            name: core::any::type_name::<H>,
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> TypeId {
+        (self.id)()
+    }
+
+    /// Its name, for messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        (self.name)()
+    }
+}
+
+impl PartialEq for HostType {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for HostType {}
+
 /// A function or a variable of the host that ifuncs may import.
 #[derive(Clone, Copy, Debug)]
 pub struct Export {
@@ -27,6 +65,7 @@ pub struct Export {
     prototype: &'static str,
     address: *const (),
     kind: ExportKind,
+    method_of: Option<HostType>,
 }
 
 impl Export {
@@ -47,6 +86,26 @@ impl Export {
             prototype,
             address,
             kind: ExportKind::Function,
+            method_of: None,
+        }
+    }
+
+    /// Describes a method of an interface, whose first argument is a pointer to a `host`. `#[ifunc::interface]` calls it.
+    ///
+    /// # Safety
+    /// As [`function`](Self::function), with a pointer to a `host` for `self`.
+    #[must_use]
+    pub const unsafe fn method(
+        name: &'static str,
+        signature: &'static str,
+        prototype: &'static str,
+        address: *const (),
+        host: HostType,
+    ) -> Self {
+        Self {
+            method_of: Some(host),
+            // SAFETY: the caller's promise.
+            ..unsafe { Self::function(name, signature, prototype, address) }
         }
     }
 
@@ -68,6 +127,7 @@ impl Export {
             prototype: declaration,
             address,
             kind: ExportKind::Data,
+            method_of: None,
         }
     }
 
@@ -99,6 +159,12 @@ impl Export {
     #[must_use]
     pub const fn kind(&self) -> ExportKind {
         self.kind
+    }
+
+    /// The host type whose method it is: its first argument is a pointer to one. `None`: it is no method of an interface.
+    #[must_use]
+    pub const fn method_of(&self) -> Option<HostType> {
+        self.method_of
     }
 }
 
@@ -133,8 +199,7 @@ pub unsafe trait Interface<H: 'static>: TargetArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceExport {
     interface: &'static Text,
-    host_type: fn() -> TypeId,
-    host_name: fn() -> &'static str,
+    host: HostType,
     methods: &'static [Export],
 }
 
@@ -144,8 +209,7 @@ impl InterfaceExport {
     pub const fn of<I: Interface<H> + ?Sized, H: 'static>() -> Self {
         Self {
             interface: const { &<I as TargetArgs>::TEXT },
-            host_type: TypeId::of::<H>,
-            host_name: core::any::type_name::<H>,
+            host: HostType::of::<H>(),
             methods: I::METHODS,
         }
     }
@@ -158,14 +222,8 @@ impl InterfaceExport {
 
     /// The host type. The methods take pointers to values of this type, and of no other.
     #[must_use]
-    pub fn host_type(&self) -> TypeId {
-        (self.host_type)()
-    }
-
-    /// The name of the host type, for messages.
-    #[must_use]
-    pub fn host_name(&self) -> &'static str {
-        (self.host_name)()
+    pub const fn host(&self) -> HostType {
+        self.host
     }
 
     /// One export per method.

@@ -191,12 +191,12 @@ fn described(export: &InterfaceExport) -> String {
 fn an_impl_registers_its_methods_for_its_type() {
     let of_store: Vec<_> = host::INTERFACES
         .iter()
-        .filter(|export| export.host_type() == std::any::TypeId::of::<Store>())
+        .filter(|export| export.host().id() == std::any::TypeId::of::<Store>())
         .collect();
     let [export] = of_store[..] else {
         panic!("{of_store:?}")
     };
-    assert!(export.host_name().ends_with("Store"));
+    assert!(export.host().name().ends_with("Store"));
     insta::assert_snapshot!(described(export));
 }
 
@@ -204,7 +204,7 @@ fn an_impl_registers_its_methods_for_its_type() {
 fn a_generic_host_registers_each_type_by_itself() {
     let one = InterfaceExport::of::<dyn Audit, Counted<u64>>();
     let other = InterfaceExport::of::<dyn Audit, Counted<String>>();
-    assert_ne!(one.host_type(), other.host_type());
+    assert_ne!(one.host().id(), other.host().id());
     assert_eq!(one.methods()[0].name(), "audit_v2_note");
     let counted = Counted(5u64, std::cell::Cell::new(0));
     type Note = unsafe extern "C-unwind" fn(*const Counted<u64>, *const u8, usize);

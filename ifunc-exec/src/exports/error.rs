@@ -40,6 +40,18 @@ pub enum ExportError {
         /// The type that was to replace it.
         replacement: String,
     },
+    /// A method of an interface is for another host type than the interface.
+    #[error(
+        "`{name}` is a method for `{host}`, and this target exports it for {}; help: the builder chooses the type of an interface: `Target::builder().export_interface`", .exported.map_or("no type".to_owned(), |exported| format!("`{exported}`"))
+    )]
+    HostType {
+        /// The name.
+        name: String,
+        /// The type that the method takes.
+        host: &'static str,
+        /// The type that the target exports it for; `None`: it does not.
+        exported: Option<&'static str>,
+    },
     /// Static data of installed images holds the symbol's address, where the runtime does not change it.
     #[error(
         "the static data of `{}` holds the address of `{name}`; help: let its code name the symbol instead of a table, or unbind it first", .images.join("`, `")

@@ -115,6 +115,7 @@ impl Plan {
         match wanted {
             Wanted::Add(symbol) => {
                 let name = free(symbol.name())?;
+                is_of_the_same_host(&symbol, base)?;
                 if self.after(base).symbol(&name).is_some() {
                     return Err(ExportError::Exists { name });
                 }
@@ -122,6 +123,7 @@ impl Plan {
             }
             Wanted::Replace(symbol) => {
                 let name = free(symbol.name())?;
+                is_of_the_same_host(&symbol, base)?;
                 let Some(exported) = self.after(base).symbol(&name) else {
                     return Err(ExportError::NotExported { name });
                 };
@@ -181,4 +183,19 @@ fn free(name: &str) -> Result<String, ExportError> {
         return Err(ExportError::OfRuntime { name });
     }
     Ok(name)
+}
+
+/// A method of an interface is of the type that the builder exported the interface for: images were accepted for it.
+fn is_of_the_same_host(symbol: &Symbol, base: &HostSymbols) -> Result<(), ExportError> {
+    let Some(host) = symbol.method_of() else {
+        return Ok(());
+    };
+    match base.interfaces().host_of(symbol.name()) {
+        Some(exported) if exported == host => Ok(()),
+        exported => Err(ExportError::HostType {
+            name: symbol.name().to_owned(),
+            host: host.name(),
+            exported: exported.map(|exported| exported.name()),
+        }),
+    }
 }

@@ -170,6 +170,11 @@ impl InstalledImage {
             .position(|entry| entry.main as usize == offset)
     }
 
+    /// The symbols that it imports.
+    pub fn import_names(&self) -> impl Iterator<Item = &str> {
+        self.imports.symbols.iter().map(|import| &*import.name)
+    }
+
     /// Whether an address is of its code or its data.
     pub(crate) fn contains(&self, address: usize) -> bool {
         address

@@ -3,16 +3,18 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 
-use ifunc::host::{Export, INTERFACES, InterfaceExport};
+use ifunc::host::{Export, HostType, INTERFACES, InterfaceExport};
 use ifunc_abi::Fingerprint;
 
-use super::{DuplicateExport, HostSymbols};
+use super::{DuplicateExport, HostSymbols, Symbol};
 use crate::fingerprint;
 
 /// The interfaces that a target exports.
 #[derive(Clone, Debug, Default)]
 pub struct Interfaces {
     by_fingerprint: BTreeMap<Fingerprint, Exported>,
+    /// The host type of each method that is exported, by symbol. It does not change while the target lives.
+    hosts: BTreeMap<String, HostType>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,10 +57,68 @@ impl Interfaces {
         exports.flatten()
     }
 
+    /// Notes an export, if it is a method.
+    pub(super) fn note(&mut self, export: &Symbol) {
+        if let Some(host) = export.method_of() {
+            self.hosts.insert(export.name().to_owned(), host);
+        }
+    }
+
+    pub(super) fn forget(&mut self, symbol: &str) {
+        self.hosts.remove(symbol);
+    }
+
+    /// The host type to which the symbol of this name takes a pointer; `None`: it is no method of an interface.
+    #[must_use]
+    pub fn host_of(&self, symbol: &str) -> Option<HostType> {
+        self.hosts.get(symbol).copied()
+    }
+
+    /// The first of these symbols that is a method of another type than `host`. An image that imports it may call it with the
+    /// target arguments, and so cannot run on a `host`, whether it states a target type or not.
+    #[must_use]
+    pub fn foreign_method<'a>(
+        &self,
+        symbols: impl IntoIterator<Item = &'a str>,
+        host: TypeId,
+    ) -> Option<&'a str> {
+        if self.hosts.is_empty() {
+            return None;
+        }
+        symbols
+            .into_iter()
+            .find(|symbol| self.host_of(symbol).is_some_and(|of| of.id() != host))
+    }
+
+    /// Why an image that imports the method `symbol` does not run on the host type named `host`, and what to do.
+    #[must_use]
+    pub fn explain_foreign(&self, symbol: &str, host: &str) -> String {
+        let by = self.host_of(symbol).map_or("another type", |by| by.name());
+        let interface = self.by_fingerprint.values().find_map(|exported| match exported {
+            Exported::By(export) => export
+                .methods()
+                .iter()
+                .any(|method| method.name() == symbol)
+                .then(|| name_of(export)),
+            Exported::BySeveral(_) => None,
+        });
+        let (of, choose) = match interface {
+            Some(name) => (
+                format!("the interface `{name}`"),
+                format!(", or `Target::builder().export_interface::<dyn {name}, {host}>()`"),
+            ),
+            None => ("an interface".to_owned(), String::new()),
+        };
+        format!(
+            "the image imports `{symbol}`, a method of {of}, which this target exports for `{by}`, and the target serves \
+             `{host}`; help: serve a `{by}`{choose}"
+        )
+    }
+
     /// Whether the host type `host` exports the interface of this fingerprint.
     #[must_use]
     pub fn has(&self, interface: Fingerprint, host: TypeId) -> bool {
-        matches!(self.by_fingerprint.get(&interface), Some(Exported::By(export)) if export.host_type() == host)
+        matches!(self.by_fingerprint.get(&interface), Some(Exported::By(export)) if export.host().id() == host)
     }
 
     /// The texts of the interfaces that the host type `host` exports.
@@ -66,7 +126,7 @@ impl Interfaces {
         self.by_fingerprint
             .values()
             .filter_map(move |exported| match exported {
-                Exported::By(export) if export.host_type() == host => Some(export.interface()),
+                Exported::By(export) if export.host().id() == host => Some(export.interface()),
                 _ => None,
             })
     }
@@ -75,23 +135,19 @@ impl Interfaces {
     /// to do.
     #[must_use]
     pub fn explain(&self, interface: Fingerprint, host: &str) -> Option<String> {
-        let name = |export: &InterfaceExport| {
-            let text = export.interface();
-            text.strip_prefix("interface ").unwrap_or(text)
-        };
         Some(match self.by_fingerprint.get(&interface)? {
             Exported::By(export) => {
-                let (name, by) = (name(export), export.host_name());
+                let (name, by) = (name_of(export), export.host().name());
                 format!(
                     "this target exports `{name}` for `{by}`, and serves `{host}`; help: serve a `{by}`, or \
                      `Target::builder().export_interface::<dyn {name}, {host}>()`"
                 )
             }
             Exported::BySeveral(several) => {
-                let name = name(several.first()?);
+                let name = name_of(several.first()?);
                 let by: Vec<String> = several
                     .iter()
-                    .map(|export| format!("`{}`", export.host_name()))
+                    .map(|export| format!("`{}`", export.host().name()))
                     .collect();
                 format!(
                     "several types of the target's program export `{name}`: {}; help: choose one for this target: \
@@ -101,6 +157,12 @@ impl Interfaces {
             }
         })
     }
+}
+
+/// The name of an interface.
+fn name_of(export: &InterfaceExport) -> &'static str {
+    let text = export.interface();
+    text.strip_prefix("interface ").unwrap_or(text)
 }
 
 impl HostSymbols {
@@ -137,6 +199,7 @@ mod tests {
     use std::any::type_name;
 
     use super::*;
+    use crate::ExportError;
 
     #[ifunc::interface]
     trait Once {
@@ -216,11 +279,61 @@ mod tests {
             .export_interface(InterfaceExport::of::<dyn Twice, One>())
             .unwrap();
         assert!(symbols.interfaces().has(key("Twice"), one) && symbols.has("Twice_twice"));
+        let methods = symbols.interfaces();
+        assert_eq!(methods.foreign_method(["memcpy", "Twice_twice"], one), None);
+        let other = TypeId::of::<Other<u8>>();
+        assert_eq!(
+            methods.foreign_method(["memcpy", "Twice_twice"], other),
+            Some("Twice_twice")
+        );
+        let why = methods.explain_foreign("Twice_twice", "demo::Store");
+        assert!(
+            why.contains("`Twice_twice`, a method of the interface `Twice`")
+                && why.contains(type_name::<One>()),
+            "{why}"
+        );
         // The choice replaces a default, too, and the symbols with it.
         symbols
             .export_interface(InterfaceExport::of::<dyn Once, Other<u16>>())
             .unwrap();
         assert!(symbols.interfaces().has(key("Once"), TypeId::of::<Other<u16>>()));
         assert!(!symbols.interfaces().has(key("Once"), one) && symbols.has("Once_once"));
+        assert_eq!(
+            symbols.interfaces().foreign_method(["Once_once"], one),
+            Some("Once_once")
+        );
+    }
+
+    #[test]
+    fn a_method_of_another_type_takes_no_place_at_run_time() {
+        let (executor, _) = crate::tests::executor(1 << 16, 4);
+        let exports = executor.exports();
+        let methods = |export: InterfaceExport| -> Symbol { (&export.methods()[0]).into() };
+        exports
+            .replace(methods(InterfaceExport::of::<dyn Once, One>()))
+            .unwrap();
+        let other = methods(InterfaceExport::of::<dyn Once, Other<u16>>());
+        let error = exports.replace(other.clone()).unwrap_err();
+        assert!(matches!(
+            error,
+            ExportError::HostType {
+                exported: Some(_),
+                ..
+            }
+        ));
+        let error = error.to_string();
+        assert!(
+            error.contains("Other<u16>`, and this target exports it for `"),
+            "{error}"
+        );
+        exports.remove("Once_once").unwrap();
+        assert!(matches!(exports.add(other), Err(ExportError::HostType { .. })));
+        // Several types export it, and the builder chose none.
+        let twice = methods(InterfaceExport::of::<dyn Twice, One>());
+        let error = exports.add(twice).unwrap_err();
+        assert!(
+            matches!(error, ExportError::HostType { exported: None, .. }),
+            "{error}"
+        );
     }
 }

@@ -71,6 +71,7 @@ impl HostSymbols {
 
     /// Adds an export.
     fn add(&mut self, export: Symbol) -> Result<(), DuplicateExport> {
+        self.interfaces.note(&export);
         match self.symbols.insert(export.name().to_owned(), export) {
             Some(known) => Err(DuplicateExport(known.name().to_owned())),
             None => Ok(()),
@@ -78,6 +79,7 @@ impl HostSymbols {
     }
 
     fn remove(&mut self, name: &str) {
+        self.interfaces.forget(name);
         self.symbols.remove(name);
     }
 
@@ -91,6 +93,7 @@ impl HostSymbols {
         if known.is_some_and(|known| known.signature().is_some()) {
             return Err(DuplicateExport(name));
         }
+        self.interfaces.note(&symbol);
         self.symbols.insert(name, symbol);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
-use ifunc::host::{EXPORTS, Export};
+use ifunc::host::{EXPORTS, Export, HostType};
 use ifunc_abi::Fingerprint;
 
 use crate::fingerprint;
@@ -24,6 +24,7 @@ pub struct Symbol {
     address: usize,
     signature: Option<Signature>,
     guard: Option<Guard>,
+    method_of: Option<HostType>,
 }
 
 /// The type of a symbol.
@@ -66,6 +67,7 @@ impl Symbol {
             address: address.expose_provenance(),
             signature: None,
             guard: None,
+            method_of: None,
         }
     }
 
@@ -131,6 +133,11 @@ impl Symbol {
         fingerprint == 0 || signature.is_none_or(|signature| signature.fingerprint == fingerprint)
     }
 
+    /// The host type whose method it is.
+    pub(crate) fn method_of(&self) -> Option<HostType> {
+        self.method_of
+    }
+
     pub(crate) fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
@@ -139,7 +146,11 @@ impl Symbol {
 impl From<&Export> for Symbol {
     fn from(export: &Export) -> Self {
         // SAFETY: what `Export`'s constructors were promised, of what lives as long as the process.
-        unsafe { Self::typed(export.name(), export.signature(), export.address().cast()) }
+        let symbol = unsafe { Self::typed(export.name(), export.signature(), export.address().cast()) };
+        Self {
+            method_of: export.method_of(),
+            ..symbol
+        }
     }
 }
 

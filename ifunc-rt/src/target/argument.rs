@@ -10,7 +10,7 @@ use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 use ifunc_abi::text::Text;
-use ifunc_exec::{EntryProperties, InProcess, fingerprint};
+use ifunc_exec::{InProcess, InstalledEntry, fingerprint};
 
 /// The target arguments of invocations.
 #[derive(Clone, Copy)]
@@ -68,23 +68,51 @@ impl Argument {
 
     /// Whether an entry can run on them.
     #[cold]
-    pub(super) fn suits(&self, executor: &InProcess, entry: &EntryProperties) -> bool {
+    pub(super) fn suits(&self, executor: &InProcess, entry: &InstalledEntry) -> bool {
         // It may have been bound while the target served on one thread, or another type.
-        self.has_type(executor, entry.target) && (!self.shared || entry.flags.contains(EntryFlags::SHARED))
+        self.has_type(executor, entry.target)
+            && self
+                .admits_imports(executor, entry.image().import_names())
+                .is_ok()
+            && (!self.shared || entry.flags.contains(EntryFlags::SHARED))
+    }
+
+    /// Refuses an image with these imports if one is a method for another type: only what its entries state as their target
+    /// type, if anything, keeps the image from calling it with these target arguments.
+    #[cold]
+    pub(super) fn admits_imports<'a>(
+        &self,
+        executor: &InProcess,
+        imports: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Refusal> {
+        let HostType { id, name, .. } = (self.host_type)();
+        let interfaces = executor.interfaces();
+        match interfaces.foreign_method(imports, id) {
+            None => Ok(()),
+            Some(symbol) => {
+                let help = interfaces.explain_foreign(symbol, name);
+                Err(self.refuse_type(executor, Some(help)))
+            }
+        }
     }
 
     /// Why an image that takes `target` is refused: the whole text of this type, which no peer chooses, the interfaces that
     /// it exports, and what to do where the target knows.
     #[cold]
     pub(super) fn wrong_target(&self, executor: &InProcess, target: Fingerprint) -> Refusal {
-        let HostType { id, name, text } = (self.host_type)();
+        let name = (self.host_type)().name;
+        self.refuse_type(executor, executor.interfaces().explain(target, name))
+    }
+
+    fn refuse_type(&self, executor: &InProcess, help: Option<String>) -> Refusal {
+        let HostType { id, text, .. } = (self.host_type)();
         let interfaces = executor.interfaces();
         let mut detail = text.as_str().to_owned();
         for (i, interface) in interfaces.of(id).enumerate() {
             detail.push_str(if i == 0 { "; exports " } else { ", " });
             detail.push_str(interface);
         }
-        if let Some(help) = interfaces.explain(target, name) {
+        if let Some(help) = help {
             detail.push('\n');
             detail.push_str(&help);
         }

@@ -601,6 +601,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 .map_err(|why| Refusal::new(Rejection::Policy, why))?;
         }
         *about = (0..).zip(image.entries()).next().map(describe);
+        argument.admits_imports(&host.executor, image.imports().map(|import| import.symbol))?;
         host.executor.install(&valid)
     }
 }
@@ -674,9 +675,12 @@ fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> Resul
 
 /// Why an entry does not run on these target arguments.
 #[cold]
-fn unsuited(executor: &InProcess, entry: &EntryProperties, argument: &Argument) -> Box<Failed> {
+fn unsuited(executor: &InProcess, entry: &InstalledEntry, argument: &Argument) -> Box<Failed> {
     if !argument.has_type(executor, entry.target) {
         return argument.wrong_target(executor, entry.target).into();
+    }
+    if let Err(refusal) = argument.admits_imports(executor, entry.image().import_names()) {
+        return refusal.into();
     }
     Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
 }

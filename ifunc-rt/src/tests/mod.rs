@@ -20,6 +20,7 @@ mod hostile_sources;
 #[cfg(not(loom))]
 mod hostile_targets;
 pub(crate) mod images;
+mod interfaces;
 mod logs;
 #[cfg(not(loom))]
 mod nodes;
