@@ -120,6 +120,12 @@ pub(crate) fn wait_readable_either(
     matches!(event::poll(&mut fds[..count], timeout.as_ref()), Ok(1..)) && !fds[0].revents().is_empty()
 }
 
+/// Whether the peer of a connected socket has closed it, whatever it wrote before.
+pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    matches!(event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
+}
+
 /// Raises the limit on descriptors when `last`, the descriptor that was made last, comes near to it: the kernel gives the
 /// lowest number that is free.
 ///
@@ -146,5 +152,20 @@ pub(crate) fn raise_descriptor_limit_near(last: BorrowedFd<'_>) {
         Err(error) => {
             tracing::warn!(%error, limit = current, "the limit on descriptors is near, and cannot be raised")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_peer_is_seen_behind_what_it_wrote() {
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!is_hung_up(near.as_fd()));
+        rustix::io::write(&far, &[1]).unwrap();
+        assert!(!is_hung_up(near.as_fd()));
+        drop(far);
+        assert!(is_hung_up(near.as_fd()));
     }
 }

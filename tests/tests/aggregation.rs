@@ -159,6 +159,8 @@ fn a_batch_that_was_not_sent_survives_its_target() {
     let open = add.call(&1).unwrap();
     add.send(&1).unwrap();
     target.kill();
+    // A source asks whether its target lives once per tick of the coarse clock: this one has not asked since the kill.
+    std::thread::sleep(Duration::from_millis(50));
     let ended = open.wait();
     assert!(matches!(ended, Err(Error::PeerGone { .. })), "{ended:?}");
     let flushed = source.flush();

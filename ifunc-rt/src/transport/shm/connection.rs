@@ -17,7 +17,7 @@ use super::ring::{Consumer, Producer};
 use super::segment::{Apart, SET_BIT, Segment, Side, SideWords, WAKE};
 use super::wakeups::ConnectionSlot;
 use super::watch::{Token, Watch, Watched};
-use crate::os::EventFlags;
+use crate::os::{EventFlags, is_hung_up};
 use crate::transport::{Ends, Key, Link, Pair, Peer, Waiter};
 
 /// Messages taken from the socket at a time. It bounds the time that a peer can cost by sending them.
@@ -202,8 +202,8 @@ impl Connection {
     }
 
     /// Reads the socket. `false`: there is no wake-up. Detects that the peer is gone.
-    fn receive_wakeup(&self, flags: RecvFlags) -> bool {
-        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | flags) {
+    fn receive_wakeup(&self) -> bool {
+        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT) {
             Ok((1.., _)) | Err(Errno::INTR) => return true,
             Err(Errno::AGAIN) => {}
             Ok((0, _)) | Err(_) => self.set_gone(),
@@ -220,7 +220,7 @@ impl Waiter for Connection {
 
     fn clear_doorbell(&self) {
         for _ in 0..WAKEUPS_AT_ONCE {
-            if !self.receive_wakeup(RecvFlags::empty()) {
+            if !self.receive_wakeup() {
                 break;
             }
         }
@@ -242,7 +242,10 @@ impl Waiter for Connection {
     }
 
     fn check_peer_closed(&self) -> bool {
-        self.receive_wakeup(RecvFlags::PEEK);
+        // The end is seen behind wake-ups that are not read yet.
+        if is_hung_up(self.socket.as_fd()) {
+            self.set_gone();
+        }
         self.is_gone()
     }
 }
