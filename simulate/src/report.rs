@@ -9,6 +9,49 @@ use crate::Options;
 use crate::ledger::Violation;
 use crate::run::{reduce, run};
 
+/// What runs met: schedules that are drawn by chance, and must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Coverage {
+    /// Groups, and those in which two nodes flood each other.
+    pub(crate) groups: u64,
+    pub(crate) floods: u64,
+    /// Floods in which the outboxes of both nodes were more than half full; in which the window was closed both ways besides.
+    pub(crate) full_floods: u64,
+    pub(crate) closed_floods: u64,
+    /// Groups in which one scope has many invocations, and how many ran there.
+    pub(crate) fans: u64,
+    pub(crate) fan_runs: u64,
+    /// In groups: invocations that do not travel, and those that a node sent to a source which is a target, too.
+    pub(crate) plain: u64,
+    pub(crate) to_sources: u64,
+    /// In groups: invocations of sources that were not admitted, and invocations that a host took.
+    pub(crate) held: u64,
+    pub(crate) taken: u64,
+}
+
+impl Coverage {
+    fn add(&mut self, other: &Self) {
+        for (own, other) in self.counts_mut().into_iter().zip(other.clone().counts_mut()) {
+            *own.1 += *other.1;
+        }
+    }
+
+    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 10] {
+        [
+            ("groups", &mut self.groups),
+            ("floods", &mut self.floods),
+            ("floods with full outboxes", &mut self.full_floods),
+            ("and closed windows", &mut self.closed_floods),
+            ("fans", &mut self.fans),
+            ("their invocations", &mut self.fan_runs),
+            ("plain invocations", &mut self.plain),
+            ("invocations of sources", &mut self.to_sources),
+            ("held sources", &mut self.held),
+            ("taken invocations", &mut self.taken),
+        ]
+    }
+}
+
 /// Failing seeds after which no more are run.
 const MAX_FAILED: usize = 10;
 
@@ -47,6 +90,7 @@ pub(crate) fn many(options: &Options) -> ExitCode {
     );
     let (next, taken, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let failed = Mutex::new(Vec::new());
+    let met = Mutex::new(Coverage::default());
     let started = Instant::now();
     let work = || {
         loop {
@@ -57,6 +101,9 @@ pub(crate) fn many(options: &Options) -> ExitCode {
             let outcome = run(seed, steps, None, false);
             taken.fetch_add(outcome.steps, Ordering::Relaxed);
             done.fetch_add(1, Ordering::Relaxed);
+            met.lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .add(&outcome.coverage);
             if let Some(violation) = outcome.violation {
                 let mut failed = failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 eprintln!("error: seed {seed}: {violation}\nhelp: {}", command(seed, steps));
@@ -79,6 +126,9 @@ pub(crate) fn many(options: &Options) -> ExitCode {
         .into_inner()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     failed.sort_by_key(|&(seed, _)| seed);
+    let mut met = met.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let counts = met.counts_mut().map(|(name, count)| format!("{count} {name}"));
+    status("Met", &counts.join(", "));
     let rate = taken as f64 / seconds;
     let summary = format!(
         "{taken} steps of {done} seeds in {seconds:.1} s, {:.2} million steps per second, {} violations",

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ledger::Violation;
 use crate::mesh::Mesh;
+use crate::report::Coverage;
 use crate::rng::Rng;
 use crate::world::World;
 
@@ -15,6 +16,7 @@ pub(crate) struct Outcome {
     pub(crate) steps: u64,
     pub(crate) violation: Option<Violation>,
     pub(crate) trace: Vec<String>,
+    pub(crate) coverage: Coverage,
 }
 
 thread_local! {
@@ -56,6 +58,7 @@ pub(crate) fn run(seed: u64, steps: u64, kept: Option<&[u64]>, is_traced: bool) 
         steps: world.steps,
         violation,
         trace: world.take_trace(),
+        coverage: Coverage::default(),
     }
 }
 
@@ -78,6 +81,7 @@ fn run_mesh(seed: u64, steps: u64, kept: Option<&[u64]>, is_traced: bool) -> Out
         steps: mesh.steps,
         violation,
         trace: mesh.take_trace(),
+        coverage: mesh.coverage,
     }
 }
 

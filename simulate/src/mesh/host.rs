@@ -1,4 +1,7 @@
-//! The serving side of a node's connection.
+//! The serving side of a connection.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::frame::Header;
@@ -9,9 +12,11 @@ use ifunc_proto::host::{
     Event, Failed, Host, Install, Invocation, MalformedFrame, Payload, Refusal, ReplyTo,
 };
 use ifunc_proto::link::Body;
-use ifunc_proto::node::{Arrival, Ended, Node, Visit};
+use ifunc_proto::node::{Arrival, Ended, Visit};
 
+use super::visit::Stage;
 use crate::image::{Installed, SentImage};
+use crate::rng::Rng;
 
 /// Where a completion goes.
 #[derive(Clone, Debug)]
@@ -21,7 +26,7 @@ pub(super) struct Origin {
     pub(super) reply_to: ReplyTo,
 }
 
-/// An invocation that was taken.
+/// An invocation that travels and was taken.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) image: SentImage,
@@ -29,20 +34,54 @@ pub(super) struct Running {
     pub(super) visit: Visit<SentImage, Origin>,
 }
 
+/// An invocation that does not travel and was taken: it is answered before the next poll.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) image: SentImage,
+    pub(super) payload: Vec<u8>,
+    pub(super) reply_to: ReplyTo,
+}
+
+/// When a node runs what arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// In the poll that finds it.
+    AtOnce,
+    /// What travels is taken, and runs at any time and in any order.
+    Later,
+    /// Everything is taken, one invocation by each poll: what does not travel is answered before the next one.
+    Taken,
+}
+
+impl Manner {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        rng.pick(&[Self::AtOnce, Self::Later, Self::Later, Self::Taken])
+    }
+}
+
 /// The host of one connection, for one poll.
-pub(super) struct MeshHost<'a> {
-    pub(super) node: &'a mut Node<SentImage, Origin>,
+pub(super) struct MeshHost<'a, const TAKES: bool> {
+    pub(super) stage: Stage<'a>,
+    pub(super) runs_at_once: bool,
     pub(super) running: &'a mut Vec<Running>,
-    pub(super) installed: &'a std::rc::Rc<std::cell::Cell<usize>>,
+    pub(super) taken: &'a mut Option<Taken>,
+    pub(super) installed: &'a Rc<Cell<usize>>,
+    /// The last number that arrived over the link.
+    pub(super) last_arrived: &'a mut Option<u32>,
     /// The peer, if it is a node.
     pub(super) peer: Option<u32>,
     pub(super) link: usize,
-    pub(super) now: u64,
+    /// Then an answer may go nowhere.
+    pub(super) is_link_dead: bool,
+    /// Invocations that this poll took.
+    pub(super) takes: usize,
+    /// Invocations of a source that were not admitted.
+    pub(super) held: u64,
     /// How a connection misbehaves towards its host.
     pub(super) misuse: Option<&'static str>,
 }
 
-impl MeshHost<'_> {
+impl<const TAKES: bool> MeshHost<'_, TAKES> {
     fn arrival(&self, reply_to: &ReplyTo) -> Arrival<Origin> {
         match self.peer {
             Some(node) => Arrival::Node(node),
@@ -68,10 +107,64 @@ impl MeshHost<'_> {
             Ended::Elsewhere => Ok(None),
         }
     }
+
+    /// The payload of an invocation that arrives.
+    fn payload<B: Body>(&mut self, invocation: &Invocation<'_, B>) -> Vec<u8> {
+        let mut payload = Vec::new();
+        match &invocation.payload {
+            Payload::InPlace(body) => body.append_to(&mut payload),
+            Payload::Private(bytes) => payload.extend_from_slice(bytes),
+        }
+        // Numbers are given out in the order in which invocations are submitted, or posted.
+        let id = payload.first_chunk().map(|first| u32::from_le_bytes(*first));
+        if self.last_arrived.is_some() && id <= *self.last_arrived {
+            let detail = format!("number {id:?} after {:?}", self.last_arrived);
+            self.stage
+                .ledger
+                .fail("what is sent over a link arrives in order, and once", detail);
+        }
+        *self.last_arrived = id.max(*self.last_arrived);
+        payload
+    }
+
+    /// An invocation that awaits an answer has memory for it.
+    fn check_memory(&mut self, payload: &[u8], max: Option<usize>) {
+        let id = payload.first_chunk().map(|first| u32::from_le_bytes(*first));
+        let record = id.and_then(|id| self.stage.ledger.records.get(id as usize));
+        let is_right = record.is_some_and(|record| match max {
+            Some(_) => record.call.is_some() && !record.travels,
+            None => (record.call.is_none() || self.is_link_dead) && !record.travels,
+        });
+        if !is_right {
+            let detail = format!("number {id:?}, {max:?} bytes: {record:?}");
+            self.stage
+                .ledger
+                .fail("an invocation that wants an answer has memory for it", detail);
+        }
+    }
+
+    /// An invocation was taken: the poll ends with it.
+    fn take_one(&mut self) {
+        self.takes += usize::from(TAKES);
+        if self.takes > 1 {
+            self.misuse = Some("a poll goes on after an invocation that was taken");
+        }
+    }
 }
 
-impl Host for MeshHost<'_> {
+/// Writes an answer to the memory for it.
+fn write(answered: Result<Vec<u8>, Box<Failed>>, memory: Option<&mut [u8]>) -> Result<usize, Box<Failed>> {
+    let answer = answered?;
+    if let Some(memory) = memory {
+        memory[..answer.len()].copy_from_slice(&answer);
+    }
+    Ok(answer.len())
+}
+
+impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
     type Image = Installed;
+
+    const TAKES: bool = TAKES;
 
     fn install(&mut self, install: Install) -> Result<Vec<Installed>, Refusal> {
         let Some(entries) = SentImage::find(&install.id) else {
@@ -95,19 +188,37 @@ impl Host for MeshHost<'_> {
 
     fn invoke<B: Body>(
         &mut self,
-        _: &Installed,
-        _: Invocation<'_, B>,
-        _: Option<&mut [u8]>,
+        installed: &Installed,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        self.misuse = Some("an invocation that travels lost its head");
-        Ok(0)
+        if TAKES {
+            self.misuse = Some("a host that takes invocations runs one");
+        }
+        let payload = self.payload(&invocation);
+        let max = answer.as_ref().map(|memory| memory.len());
+        self.check_memory(&payload, max);
+        write(self.stage.run_plain(installed.image, &payload, max), answer)
+    }
+
+    fn take<B: Body>(&mut self, installed: &Installed, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
+        self.take_one();
+        let payload = self.payload(invocation);
+        self.check_memory(&payload, reply_to.max_answer());
+        *self.taken = Some(Taken {
+            image: installed.image,
+            payload,
+            reply_to,
+        });
     }
 
     fn admits_travel(&mut self) -> bool {
         if self.peer.is_some() {
             self.misuse = Some("a node was asked to wait");
         }
-        self.node.admits()
+        let admits = self.stage.node.admits();
+        self.held += u64::from(!admits);
+        admits
     }
 
     fn travel<B: Body>(
@@ -116,24 +227,27 @@ impl Host for MeshHost<'_> {
         invocation: Invocation<'_, B>,
         head: &TravelHead,
         reply_to: ReplyTo,
-        _: Option<&mut [u8]>,
+        answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
-        let mut payload = Vec::new();
-        match invocation.payload {
-            Payload::InPlace(body) => body.append_to(&mut payload),
-            Payload::Private(bytes) => payload.extend_from_slice(bytes),
+        self.take_one();
+        let payload = self.payload(&invocation);
+        let arrival = self.arrival(&reply_to);
+        let visit = match self.stage.node.arrive(arrival, head, self.stage.now) {
+            Ok(visit) => visit,
+            Err(ended) => return Self::ended(ended),
+        };
+        let running = Running {
+            image: installed.image,
+            payload,
+            visit,
+        };
+        if !self.runs_at_once {
+            self.running.push(running);
+            return Ok(None);
         }
-        match self.node.arrive(self.arrival(&reply_to), head, self.now) {
-            Ok(visit) => {
-                let image = installed.image;
-                self.running.push(Running {
-                    image,
-                    payload,
-                    visit,
-                });
-                Ok(None)
-            }
-            Err(ended) => Self::ended(ended),
+        match self.stage.run(running) {
+            Some((_, answered)) => write(answered, answer).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -144,7 +258,7 @@ impl Host for MeshHost<'_> {
         failed: Box<Failed>,
     ) -> Option<Box<Failed>> {
         let arrival = self.arrival(reply_to);
-        match self.node.reject(arrival, head, failed, self.now) {
+        match self.stage.node.reject(arrival, head, failed, self.stage.now) {
             Ended::Here { failed, .. } => failed,
             Ended::Elsewhere => None,
         }
@@ -155,17 +269,18 @@ impl Host for MeshHost<'_> {
             link: self.link,
             reply_to,
         };
-        self.node.finish(self.link as u64, scope, origin, self.now);
+        let (connection, now) = (self.link as u64, self.stage.now);
+        self.stage.node.finish(connection, scope, origin, now);
         Ok(())
     }
 
     fn grant(&mut self, token: u64, count: u32) {
-        self.node.grant(self.link as u64, token, count);
+        self.stage.node.grant(self.link as u64, token, count);
     }
 
     fn node_frame(&mut self, header: Header, body: &[u8]) -> Result<(), MalformedFrame> {
         let from = self.peer.ok_or(MalformedFrame("from a source"))?;
-        let received = self.node.receive(from, header, body, self.now);
+        let received = self.stage.node.receive(from, header, body, self.stage.now);
         if received.is_err() {
             self.misuse = Some("a frame of a node is malformed");
         }

@@ -15,13 +15,14 @@ pub(super) struct Record {
     /// The call that it is to answer.
     pub(super) call: Option<u32>,
     pub(super) scope: Option<u32>,
-    /// The node on which it is to run, and its epoch there once it ran.
+    /// The node on which it is to run.
     pub(super) to: usize,
     pub(super) len: usize,
     pub(super) depth: u32,
     pub(super) image: SentImage,
+    /// It may travel on.
+    pub(super) travels: bool,
     pub(super) runs: u32,
-    pub(super) ran_at: u64,
     /// It must not run any more: its call or scope ended without it, or it was never sent.
     pub(super) is_closed: bool,
 }
@@ -69,6 +70,8 @@ pub(super) struct Ledger {
     /// The nodes that died or whose link was cut, with their epochs.
     pub(super) lost: Vec<(usize, u64)>,
     pub(super) runs: u64,
+    /// Frames that returned weights.
+    pub(super) weight_frames: u64,
     pub(super) violation: Option<Violation>,
 }
 
@@ -106,7 +109,6 @@ impl Ledger {
             return None;
         };
         record.runs += 1;
-        record.ran_at = epoch;
         let problem = if payload.len() != record.len || payload[4..].iter().any(|&byte| byte != id as u8) {
             Some("a payload arrives as it was sent")
         } else if record.runs > 1 {
@@ -135,6 +137,11 @@ impl Ledger {
         self.lost.contains(&(node, epoch))
     }
 
+    /// Whether a node died, or a link of it.
+    pub(super) fn is_lost_node(&self, node: usize) -> bool {
+        self.lost.iter().any(|&(other, _)| other == node)
+    }
+
     /// A source's call ended.
     pub(super) fn call_ended(&mut self, index: u32, outcome: &Outcome, now: u64, first: usize) {
         let call = &self.calls[index as usize];
@@ -146,7 +153,7 @@ impl Ledger {
             .filter(|&&visited| self.is_lost(visited))
             .map(|&(node, _)| node)
             .collect();
-        let is_target_lost = self.lost.iter().any(|&(node, _)| node == record.to);
+        let is_target_lost = self.is_lost_node(record.to);
         let as_failed = |status: Status, detail: &[u8], node: usize| match status {
             Status::Failed(Failure::NodeLost) => {
                 // A transport that does not know what was consumed may report a node that sent it on before.
@@ -197,7 +204,7 @@ impl Ledger {
             Err(lost) => match &**lost {
                 Lost::AtNode { node, status, detail } => as_failed(*status, detail, *node as usize),
                 Lost::Indeterminate | Lost::NotSent { .. } => {
-                    let is_first_lost = self.lost.iter().any(|&(node, _)| node == first);
+                    let is_first_lost = self.is_lost_node(first);
                     (!is_first_lost).then_some("the link to its first node did not die")
                 }
                 _ => Some("it was accepted"),
@@ -273,7 +280,7 @@ impl Ledger {
             }
             Ok(_) => Some("it is refused"),
             Err(_) => {
-                let is_first_lost = self.lost.iter().any(|&(node, _)| node == first);
+                let is_first_lost = self.is_lost_node(first);
                 (!is_first_lost).then_some("the link to its first node did not die")
             }
         };

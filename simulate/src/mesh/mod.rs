@@ -2,37 +2,53 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `draw` | which run a seed draws |
 //! | `ledger` | the oracle: which invocation was sent, ran and ended, and how each call and scope ended |
-//! | `host` | a node's serving side |
+//! | `host`, `visit` | the serving side of a connection, and what an invocation does |
 //! | `node` | the steps of nodes: poll, run, send |
-//! | `source` | the steps of sources: call, take, finish |
+//! | `client` | the steps of those that invoke: call, take, finish |
 //! | `network` | links, deaths and restarts |
 //! | `settle` | liveness, and what is checked when everything rests |
 
-use ifunc_proto::node::{Node, NodeConfig};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use ifunc_abi::frame::Kind;
+use ifunc_proto::node::Node;
 use ifunc_proto::{Config, Connection, ServerConfig};
 
 use crate::image::{Installed, SentImage};
 use crate::ledger::Violation;
 use crate::link::Channel;
+use crate::report::Coverage;
 use crate::rng::Rng;
 
+mod client;
+mod draw;
 mod host;
 mod ledger;
 mod network;
 mod node;
 mod settle;
-mod source;
+mod visit;
 
-use host::{Origin, Running};
+use client::Client;
+use draw::{Scenario, Taste};
+use host::{Manner, Origin, Running, Taken};
 use ledger::Ledger;
 
 /// Which side of a link a port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
+    /// Between two nodes.
     Node(usize),
+    /// The target's side of a source's link.
     Source(usize),
+    /// The source's side of it.
+    Target,
 }
+
+type MeshConnection = Connection<SentImage, u32, Installed>;
 
 /// A connection, as its driver holds it.
 #[derive(Debug)]
@@ -40,15 +56,23 @@ struct Port {
     peer: Peer,
     link: usize,
     side: usize,
-    connection: Connection<SentImage, u32, Installed>,
-    installed: std::rc::Rc<std::cell::Cell<usize>>,
+    connection: MeshConnection,
+    serves: bool,
+    installed: Rc<Cell<usize>>,
+    /// The last number that arrived over the link.
+    last_arrived: Option<u32>,
+    /// An invocation that was taken, and is answered before the next poll.
+    taken: Option<Taken>,
+    /// What the driver invokes, if it does.
+    client: Option<Client>,
 }
 
-/// A node that runs, or a dead one.
+/// A node that runs, or a dead one. Behind the nodes of the group are those of the sources, which are in no group.
 #[derive(Debug)]
 struct SimulatedNode {
     is_up: bool,
     epoch: u64,
+    manner: Manner,
     node: Node<SentImage, Origin>,
     ports: Vec<Port>,
     /// Invocations that were taken and have not run.
@@ -58,23 +82,18 @@ struct SimulatedNode {
 }
 
 /// A source.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Source {
-    node: usize,
-    port: Option<Port>,
-    /// Its calls on this connection that are not over: tokens, and numbers in the ledger.
-    calls: Vec<(u64, u32)>,
-    /// Its scopes on this connection that are not over: their numbers in the ledger.
-    scopes: Vec<u32>,
-    /// Windows that it has not told the node: tokens, and counts.
-    ungranted: Vec<(u64, u32)>,
-    /// Numbers of scopes that it used.
-    numbers: u32,
+    /// The node that it invokes.
+    target: usize,
+    /// It is a target, too: the node invokes it over the same link.
+    is_duplex: bool,
 }
 
 #[derive(Debug)]
 struct MeshLink {
     channels: [Channel; 2],
+    is_between_nodes: bool,
 }
 
 /// What a step does.
@@ -119,37 +138,24 @@ const ACTIONS: [(Action, u32); 17] = [
     (Action::Settle, 1),
 ];
 
-/// How the invocations of a run behave.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Taste {
-    /// Of 8 invocations, so many forward themselves.
-    forwards: usize,
-    /// Most invocations that one sends.
-    sends: usize,
-    /// Of 8 submissions of sources, so many are calls, in a scope, streamed.
-    calls: usize,
-    scoped: usize,
-    streamed: usize,
-    deadlines: usize,
-    /// Longest payload.
-    payload: usize,
-    window: u32,
-    hop_limit: u16,
-    outbox: usize,
-}
-
 /// The group of one seed.
 #[derive(Debug)]
 pub(crate) struct Mesh {
+    scenario: Scenario,
     nodes: Vec<SimulatedNode>,
+    /// How many of them are in the group.
+    members: usize,
     sources: Vec<Source>,
     links: Vec<MeshLink>,
     ledger: Ledger,
     now: u64,
     weights: [u32; ACTIONS.len()],
     taste: Taste,
+    /// No node dies, and no link is cut.
+    is_faultless: bool,
     /// Every link has one credit.
     has_one_credit: bool,
+    pub(crate) coverage: Coverage,
     pub(crate) steps: u64,
     pub(crate) trace: Option<Vec<String>>,
 }
@@ -165,96 +171,6 @@ macro_rules! say {
 use say;
 
 impl Mesh {
-    pub(crate) fn new(seed: u64, is_traced: bool) -> Self {
-        let mut rng = Rng::of_step(seed, u64::MAX - 7);
-        // Two nodes that flood each other through one credit are a scenario of their own.
-        let is_flood = rng.one_in(5);
-        let is_faultless = is_flood || rng.one_in(2);
-        let count = if is_flood { 2 } else { rng.pick(&[2, 2, 3, 4, 6]) };
-        let taste = Taste {
-            forwards: if is_flood { 7 } else { rng.pick(&[1, 3, 5, 7]) },
-            sends: rng.pick(&[0, 1, 2, 3]),
-            calls: rng.pick(&[0, 4, 7, 8]),
-            scoped: rng.pick(&[0, 2, 5, 8]),
-            streamed: rng.pick(&[0, 0, 3, 8]),
-            deadlines: rng.pick(&[0, 0, 0, 2]),
-            payload: rng.pick(&[4, 40, 300, 900]),
-            window: rng.pick(&[1, 2, 5]),
-            hop_limit: rng.pick(&[0, 3, 12, 40]),
-            outbox: rng.pick(&[1500, 6000, 40_000]),
-        };
-        let mut weights = ACTIONS.map(|(_, weight)| weight);
-        for weight in &mut weights {
-            *weight = *weight * rng.pick(&[1, 2, 2, 4, 8]) / 2;
-        }
-        if is_faultless {
-            for (weight, (action, _)) in weights.iter_mut().zip(ACTIONS) {
-                if matches!(action, Action::Kill | Action::Restart | Action::Cut) {
-                    *weight = 0;
-                }
-            }
-        }
-        let mut mesh = Self {
-            nodes: Vec::new(),
-            sources: Vec::new(),
-            links: Vec::new(),
-            ledger: Ledger::default(),
-            now: 1,
-            weights,
-            taste,
-            has_one_credit: is_flood || rng.one_in(4),
-            steps: 0,
-            trace: is_traced.then(Vec::new),
-        };
-        for index in 0..count {
-            let node = mesh.new_node(&mut rng, count, index, 1);
-            mesh.nodes.push(node);
-        }
-        for _ in 0..1 + rng.below(3) {
-            let node = rng.below(count);
-            mesh.sources.push(Source {
-                node,
-                port: None,
-                calls: Vec::new(),
-                scopes: Vec::new(),
-                ungranted: Vec::new(),
-                numbers: 0,
-            });
-        }
-        mesh.connect_all(&mut rng);
-        mesh
-    }
-
-    fn new_node(&self, rng: &mut Rng, count: usize, index: usize, epoch: u64) -> SimulatedNode {
-        let config = NodeConfig {
-            number: Some(index as u32),
-            epoch,
-            seed: rng.next(),
-            outbox_bytes: self.taste.outbox,
-            max_slots: rng.pick(&[2, 20, 1000]),
-            max_scopes: rng.pick(&[40, 1000]),
-            scope_weight: rng.pick(&[2, 5, 1 << 48]),
-            max_window: 8,
-            max_payload: MAX_PAYLOAD,
-            max_answer: MAX_ANSWER,
-            grace: 10_000_000_000,
-        };
-        let mut node = Node::new(config);
-        for other in 0..count {
-            if other != index {
-                node.add(other as u32);
-            }
-        }
-        SimulatedNode {
-            is_up: true,
-            epoch,
-            node,
-            ports: Vec::new(),
-            running: Vec::new(),
-            wanted: Vec::new(),
-        }
-    }
-
     fn config(&self, is_node: bool) -> Config {
         let server = ServerConfig {
             limits: ifunc_abi::frame::Limits {
@@ -303,28 +219,62 @@ impl Mesh {
             is_it
         });
         self.steps += 1;
-        let node = rng.below(self.nodes.len());
-        let source = rng.below(self.sources.len());
+        if self.scenario == Scenario::Fan {
+            self.pass_time(FAN_STEP);
+        }
+        let node = rng.below(self.members);
         match ACTIONS[index.unwrap_or(0)].0 {
-            Action::Submit => self.submit(rng, source),
-            Action::TakeOutcomes => {
-                self.take_outcomes(source, rng.one_in(2));
+            Action::Submit => {
+                let (at, port) = self.pick_client(rng);
+                for _ in 0..self.taste.burst {
+                    let is_full = self.ledger.records.len() > MAX_RECORDS;
+                    if port.is_none_or(|port| is_full || !self.submit(rng, at, port)) {
+                        break;
+                    }
+                }
             }
-            Action::Finish => self.finish_scope(rng, source),
+            Action::TakeOutcomes => {
+                if let (at, Some(port)) = self.pick_client(rng) {
+                    self.take_outcomes(at, port, rng.one_in(2));
+                }
+            }
+            Action::Finish => {
+                if let (at, Some(port)) = self.pick_client(rng) {
+                    self.finish_scope(rng, at, port);
+                }
+            }
             Action::Poll => {
+                let node = if rng.one_in(4) {
+                    rng.below(self.nodes.len())
+                } else {
+                    node
+                };
                 let ports = self.nodes[node].ports.len();
                 if ports > 0 {
                     self.poll(node, rng.below(ports));
                 }
             }
             Action::Run => {
-                self.run_one(node, rng.below(8));
+                let node = if rng.one_in(4) {
+                    rng.below(self.nodes.len())
+                } else {
+                    node
+                };
+                let most = if self.scenario == Scenario::Fan { 64 } else { 1 };
+                for _ in 0..most {
+                    self.run_one(node, rng.below(8));
+                }
             }
             Action::Events => {
+                let node = if rng.one_in(4) {
+                    rng.below(self.nodes.len())
+                } else {
+                    node
+                };
                 self.do_events(node);
             }
             Action::Drive => {
-                let other = rng.below(self.nodes.len());
+                let other = rng.below(self.members);
                 self.drive(node, other);
             }
             Action::Idle => self.nodes[node].node.idle(self.now),
@@ -356,6 +306,29 @@ impl Mesh {
         self.verdict()
     }
 
+    /// A driver that invokes: where it is, and its connection. Mostly a source.
+    fn pick_client(&self, rng: &mut Rng) -> (usize, Option<usize>) {
+        let Source { target, is_duplex } = self.sources[rng.below(self.sources.len())];
+        let at = if is_duplex && rng.one_in(3) {
+            target
+        } else {
+            self.members + rng.below(self.sources.len())
+        };
+        let mut ports = self.nodes[at].ports.iter();
+        (at, ports.position(|port| port.client.is_some()))
+    }
+
+    /// Every driver that invokes.
+    fn clients(&self) -> Vec<(usize, usize)> {
+        let mut clients = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let ports = node.ports.iter().enumerate();
+            let own = ports.filter(|(_, port)| port.client.is_some());
+            clients.extend(own.map(|(port, _)| (at, port)));
+        }
+        clients
+    }
+
     pub(crate) fn verdict(&mut self) -> Result<(), Violation> {
         self.check_bounds();
         match self.ledger.violation.take() {
@@ -371,7 +344,7 @@ impl Mesh {
             // In each of the two directions of a link, its window bounds the frames that are not consumed.
             let is_bounded = held.outbox_bytes <= self.taste.outbox
                 && held.slots <= 1000
-                && held.unconsumed <= 256 * self.nodes.len();
+                && held.unconsumed <= 256 * self.members;
             if !is_bounded {
                 self.ledger.fail(
                     "what a node holds is bounded",
@@ -379,8 +352,19 @@ impl Mesh {
                 );
             }
         }
+        let members = self.nodes[..self.members].iter();
+        if self.scenario == Scenario::Flood && members.clone().all(|own| !own.node.admits()) {
+            self.coverage.full_floods = 1;
+            let mut channels = self.links.iter().filter(|link| link.is_between_nodes);
+            let is_closed = |link: &MeshLink| link.channels.iter().all(|channel| !channel.has_credit(0));
+            if channels.any(|link| !link.channels[0].is_dead() && is_closed(link)) {
+                self.coverage.closed_floods = 1;
+            }
+        }
         for link in &mut self.links {
             for channel in &mut link.channels {
+                let weights = channel.log.iter().filter(|commit| commit.kind == Kind::Weights);
+                self.ledger.weight_frames += weights.count() as u64;
                 channel.log.clear();
                 channel.calls = 0;
                 if let Some(misuse) = channel.misuse {
@@ -394,3 +378,9 @@ impl Mesh {
 /// Limits of every node.
 const MAX_PAYLOAD: usize = 1000;
 const MAX_ANSWER: usize = 500;
+
+/// Invocations of a run after which nothing new begins.
+const MAX_RECORDS: usize = 15_000;
+
+/// Nanoseconds of a step in which invocations fan out.
+const FAN_STEP: u64 = 5_000;

@@ -3,7 +3,8 @@
 use ifunc_proto::link::LinkError;
 use ifunc_proto::{Connection, Peer as PeerHello};
 
-use super::{Mesh, MeshLink, Peer, Port, say};
+use super::client::Client;
+use super::{Mesh, MeshLink, Peer, Port, Scenario, Source, say};
 use crate::link::{Channel, End, Shape};
 use crate::rng::Rng;
 
@@ -11,7 +12,7 @@ impl Mesh {
     /// Sources connect to their nodes. Links between nodes are made when they ask for them, and some before.
     pub(super) fn connect_all(&mut self, rng: &mut Rng) {
         self.connect_sources(rng);
-        for node in 0..self.nodes.len() {
+        for node in 0..self.members {
             for other in 0..node {
                 if rng.one_in(2) {
                     self.connect_nodes(rng, node, other);
@@ -22,14 +23,17 @@ impl Mesh {
 
     pub(super) fn connect_sources(&mut self, rng: &mut Rng) {
         for at in 0..self.sources.len() {
-            let node = self.sources[at].node;
-            if self.sources[at].port.is_none() && self.nodes[node].is_up {
-                let link = self.new_link(rng);
-                let port = self.port(Peer::Node(node), link, 0, false, Some(node));
-                self.sources[at].port = Some(port);
-                let port = self.port(Peer::Source(at), link, 1, true, None);
-                self.nodes[node].ports.push(port);
-                say!(self, "source {at}: connects to node {node} by link {link}");
+            let Source { target, is_duplex } = self.sources[at];
+            let home = self.members + at;
+            if self.nodes[home].ports.is_empty() && self.nodes[target].is_up {
+                let link = self.new_link(rng, false);
+                let mut port = self.port(Peer::Target, link, 0, is_duplex);
+                port.client = Some(Client::new(target));
+                self.nodes[home].ports.push(port);
+                let mut port = self.port(Peer::Source(at), link, 1, is_duplex);
+                port.client = is_duplex.then(|| Client::new(home));
+                self.nodes[target].ports.push(port);
+                say!(self, "source {at}: connects to node {target} by link {link}");
             }
         }
     }
@@ -46,9 +50,9 @@ impl Mesh {
         if one == other || !are_up || has_port(self, one, other) || has_port(self, other, one) {
             return false;
         }
-        let link = self.new_link(rng);
+        let link = self.new_link(rng, true);
         for (side, (from, to)) in [(one, other), (other, one)].into_iter().enumerate() {
-            let port = self.port(Peer::Node(to), link, side, true, Some(to));
+            let port = self.port(Peer::Node(to), link, side, true);
             let epoch = self.nodes[to].epoch;
             self.nodes[from].ports.push(port);
             self.nodes[from].node.linked(to as u32, epoch, self.now);
@@ -77,28 +81,43 @@ impl Mesh {
         is_some
     }
 
-    fn new_link(&mut self, rng: &mut Rng) -> usize {
+    fn new_link(&mut self, rng: &mut Rng, is_between_nodes: bool) -> usize {
+        let has_one_credit = match self.scenario {
+            Scenario::Flood => is_between_nodes,
+            Scenario::Mixed | Scenario::Fan => self.has_one_credit,
+        };
         let mut shape = || {
             let mut shape = Shape::draw(rng);
-            if self.has_one_credit {
+            if has_one_credit {
                 shape.window = 1;
                 shape.window_bytes = shape.max_body;
+            } else if self.scenario == Scenario::Fan {
+                shape.window = shape.window.max(8);
+                shape.max_body = shape.max_body.max(256);
+                shape.window_bytes = shape.window as usize * shape.max_body;
             }
             Channel::new(shape)
         };
         let channels = [shape(), shape()];
-        self.links.push(MeshLink { channels });
+        self.links.push(MeshLink {
+            channels,
+            is_between_nodes,
+        });
         self.links.len() - 1
     }
 
-    fn port(&mut self, peer: Peer, link: usize, side: usize, serves: bool, number: Option<usize>) -> Port {
-        let mut connection = Connection::new(self.config(serves));
-        let is_source_here = number.is_some() && !serves;
-        let limits = number.map(|_| self.config(true).server.map(|server| server.limits));
+    /// One end of a link. `is_duplex`: both sides invoke and serve; otherwise the source invokes, and its target serves.
+    fn port(&mut self, peer: Peer, link: usize, side: usize, is_duplex: bool) -> Port {
+        let is_source = peer == Peer::Target;
+        let mut connection = Connection::new(self.config(is_duplex || !is_source));
+        let limits = self.config(true).server.map(|server| server.limits);
         let hello = PeerHello {
-            limits: limits.flatten(),
-            invokes: !is_source_here,
-            node: number.filter(|_| serves).map(|number| number as u32),
+            limits: limits.filter(|_| is_duplex || is_source),
+            invokes: is_duplex || !is_source,
+            node: match peer {
+                Peer::Node(number) => Some(number as u32),
+                Peer::Source(_) | Peer::Target => None,
+            },
         };
         let mut end = End::new(&mut self.links[link].channels, side);
         connection.connect(&mut end, hello);
@@ -107,7 +126,11 @@ impl Mesh {
             link,
             side,
             connection,
+            serves: is_duplex || !is_source,
             installed: Default::default(),
+            last_arrived: None,
+            taken: None,
+            client: None,
         }
     }
 
@@ -132,15 +155,18 @@ impl Mesh {
         let ports = std::mem::take(&mut self.nodes[node].ports);
         for port in &ports {
             self.kill_link(rng, port.link);
+            if let Peer::Source(at) = port.peer {
+                self.ledger.lost.push((self.members + at, 1));
+            }
         }
-        let mut dead = self.new_node(rng, self.nodes.len(), node, epoch);
+        let mut dead = self.new_node(rng, Some(node), epoch);
         dead.is_up = false;
         self.nodes[node] = dead;
     }
 
     /// A link between two nodes is cut: each counts as lost for the other.
     pub(super) fn cut(&mut self, rng: &mut Rng) {
-        let node = rng.below(self.nodes.len());
+        let node = rng.below(self.members);
         let count = self.nodes[node].ports.len();
         if count == 0 {
             return;
@@ -152,9 +178,12 @@ impl Mesh {
         }
         self.kill_link(rng, link);
         self.ledger.lost.push((node, self.nodes[node].epoch));
-        if let Peer::Node(other) = peer {
-            self.ledger.lost.push((other, self.nodes[other].epoch));
-        }
+        let other = match peer {
+            Peer::Node(other) => other,
+            Peer::Source(at) => self.members + at,
+            Peer::Target => return,
+        };
+        self.ledger.lost.push((other, self.nodes[other].epoch));
         say!(self, "link {link} of node {node} to {peer:?} is cut");
     }
 
@@ -182,8 +211,8 @@ impl Mesh {
             return;
         };
         let epoch = self.nodes[node].epoch + 1;
-        self.nodes[node] = self.new_node(rng, self.nodes.len(), node, epoch);
-        for other in 0..self.nodes.len() {
+        self.nodes[node] = self.new_node(rng, Some(node), epoch);
+        for other in 0..self.members {
             if rng.one_in(2) {
                 self.nodes[other].node.add(node as u32);
             }

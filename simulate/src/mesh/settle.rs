@@ -2,7 +2,8 @@
 
 use ifunc_proto::node::NodeFootprint;
 
-use super::{Mesh, Peer, say};
+use super::ledger::Record;
+use super::{FAN_STEP, Mesh, Peer, Scenario, say};
 use crate::ledger::Violation;
 use crate::link::End;
 use crate::rng::Rng;
@@ -21,21 +22,32 @@ impl Mesh {
         }
         self.settle();
         self.verdict()?;
-        for at in 0..self.sources.len() {
-            for scope in self.sources[at].scopes.clone() {
-                self.finish(at, scope);
+        for (at, port) in self.clients() {
+            let client = self.nodes[at]
+                .ports
+                .get(port)
+                .and_then(|port| port.client.as_ref());
+            for scope in client.map_or_else(Vec::new, |client| client.scopes.clone()) {
+                self.finish(at, port, scope);
                 self.settle();
                 self.verdict()?;
             }
         }
         self.settle();
         self.expect_rest();
+        self.expect_all_ran();
+        self.expect_little_bookkeeping();
         self.verdict()
     }
 
     /// Moves everything until nothing moves any more, whatever time passes.
     pub(super) fn settle(&mut self) {
         let mut rng = Rng::new(self.steps);
+        for (at, port) in self.clients() {
+            let own = &mut self.nodes[at].ports[port];
+            let mut end = End::new(&mut self.links[own.link].channels, own.side);
+            own.connection.close_batch(&mut end);
+        }
         for node in 0..self.nodes.len() {
             let mut port = 0;
             // Every driver is awake, and polls until there is nothing.
@@ -86,6 +98,7 @@ impl Mesh {
         for node in 0..self.nodes.len() {
             let mut port = 0;
             while port < self.nodes[node].ports.len() {
+                has_moved |= self.answer_taken(node, port);
                 if self.is_due(node, port) {
                     let before = self.nodes[node].ports.len();
                     let link = self.nodes[node].ports[port].link;
@@ -115,8 +128,11 @@ impl Mesh {
                 has_moved |= self.drive(node, other);
             }
         }
-        for source in 0..self.sources.len() {
-            has_moved |= self.take_outcomes(source, true);
+        for (at, port) in self.clients() {
+            has_moved |= self.take_outcomes(at, port, true);
+        }
+        if self.scenario == Scenario::Fan {
+            self.pass_time(FAN_STEP);
         }
         self.check_bounds();
         has_moved
@@ -139,9 +155,13 @@ impl Mesh {
         let mut end = End::new(&mut self.links[port.link].channels, port.side);
         let has_arrived = end.rx.0.has_arrived();
         let connection = &mut port.connection;
+        if !port.serves {
+            return false;
+        }
         if connection.is_stalled() {
-            let is_node = matches!(port.peer, Peer::Node(_));
-            return !connection.is_blocked(&mut end) || has_arrived && is_node;
+            // What arrived waits for the send window, unless credits and requests come the same way.
+            let is_duplex = matches!(port.peer, Peer::Node(_)) || port.client.is_some();
+            return !connection.is_blocked(&mut end) || has_arrived && is_duplex;
         }
         if connection.is_held() && !admits {
             return connection.has_work();
@@ -149,14 +169,53 @@ impl Mesh {
         connection.has_work() || has_arrived && connection.is_linked()
     }
 
+    /// Without faults and deadlines everything that was accepted has run.
+    fn expect_all_ran(&mut self) {
+        if !self.is_faultless {
+            return;
+        }
+        let has_deadlines = self.taste.deadlines > 0;
+        // A scope is refused when there are too many.
+        let may_end = |record: &Record| {
+            record.travels && (has_deadlines || record.scope.is_some()) || record.image.image.is_refused
+        };
+        let records = self.ledger.records.iter();
+        let missing = records
+            .enumerate()
+            .find(|(_, record)| record.runs == 0 && !record.is_closed && !may_end(record));
+        if let Some((id, record)) = missing {
+            let detail = format!("number {id}: {record:?}");
+            self.ledger.fail("what is accepted runs", detail);
+        }
+    }
+
+    /// Of what nodes send each other for a scope, at most one frame in 100 returns weight, but for a few at its begin and some
+    /// each second: invocations that run for long may not wait for others.
+    fn expect_little_bookkeeping(&mut self) {
+        if self.scenario != Scenario::Fan {
+            return;
+        }
+        let (frames, runs) = (self.ledger.weight_frames, self.ledger.runs);
+        let pairs = (self.ledger.scopes.len() * (self.members - 1)) as u64;
+        let free = pairs * (12 + self.now / 50_000_000);
+        self.coverage.fan_runs += runs;
+        if frames > runs / 100 + free {
+            let detail = format!("{frames} frames for {runs} invocations in {} ns", self.now);
+            self.ledger
+                .fail("at most one frame in 100 returns weight", detail);
+        }
+    }
+
     /// Nothing moves any more: nothing may wait.
     fn expect_rest(&mut self) {
-        for at in 0..self.sources.len() {
-            let source = &self.sources[at];
-            if !source.calls.is_empty() || !source.scopes.is_empty() {
+        for (at, port) in self.clients() {
+            let Some(client) = &self.nodes[at].ports[port].client else {
+                continue;
+            };
+            if !client.calls.is_empty() || !client.scopes.is_empty() {
                 let detail = format!(
-                    "source {at}: calls {:?}, scopes {:?}",
-                    source.calls, source.scopes
+                    "driver {at}: calls {:?}, scopes {:?}",
+                    client.calls, client.scopes
                 );
                 self.ledger.fail("every call and every scope ends", detail);
             }
@@ -167,7 +226,8 @@ impl Mesh {
                 unconsumed: held.unconsumed,
                 ..NodeFootprint::default()
             };
-            if held != none || !node.running.is_empty() {
+            if held != none || !node.running.is_empty() || node.ports.iter().any(|port| port.taken.is_some())
+            {
                 self.ledger.fail(
                     "nothing waits on a node that could go on",
                     format_args!("node {index}: {held:?}"),
