@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use ifunc::host::{NameConflict, NamedType, NamedTypes};
 use ifunc_abi::context::{self, Context};
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::{ABI_VERSION, ImageId};
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     /// Held for reading until an image that was resolved is installed: a change concerns every installed image.
     pub(crate) symbols: RwLock<HostSymbols>,
     cache: Mutex<CodeCache>,
+    /// What names stand for, from the first use on: an invocation may hold a reference to a value of the type.
+    names: Mutex<NamedTypes>,
     pub(crate) threads: Arc<Threads>,
     pub(crate) replaced: ReplacedVersions,
 }
@@ -64,27 +67,47 @@ impl Shared {
     pub(crate) fn cache(&self) -> MutexGuard<'_, CodeCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Held for a moment: what holds it waits for nothing.
+    pub(crate) fn names(&self) -> MutexGuard<'_, NamedTypes> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why an executor cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The kernel's, for memory.
+    #[error(transparent)]
+    Os(#[from] io::Error),
+    /// A name in the signatures of the exports stands for two types.
+    #[error(transparent)]
+    Names(#[from] NameConflict),
 }
 
 impl InProcess {
     /// Reserves address space for code. Images import from `symbols`; `observer` learns of what is installed.
     ///
     /// # Errors
-    /// The kernel's, for memory.
+    /// The kernel's, for memory. Two exports use different types by one name.
     pub fn new(
         options: InProcessOptions,
         symbols: HostSymbols,
         observer: Arc<dyn Observer>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, SetupError> {
         ifunc::host::set_call_gate(&CALL_GATE);
+        let names = symbols.named_types()?;
         let debug = DebugRegistry::new(options.debug, options.library_folders);
-        let cache = CodeCache::new(options.code_bytes, options.max_images, debug, observer)?;
+        let cache = CodeCache::new(options.code_bytes, options.max_images, debug, observer)
+            .map_err(io::Error::from)?;
         Ok(Self {
             interfaces: symbols.interfaces().clone(),
             shared: Arc::new(Shared {
                 changes: Mutex::new(()),
                 symbols: RwLock::new(symbols),
                 cache: Mutex::new(cache),
+                names: Mutex::new(names),
                 threads: Arc::new(Threads::new()),
                 replaced: ReplacedVersions::default(),
             }),
@@ -97,6 +120,14 @@ impl InProcess {
     #[must_use]
     pub fn interfaces(&self) -> &Interfaces {
         &self.interfaces
+    }
+
+    /// Lets images use values of this type by its name. `user`, for messages: what has such values.
+    ///
+    /// # Errors
+    /// The name stands for another type here: in the signature of an export, or for what was served before.
+    pub fn name_type(&self, named: NamedType, user: &str) -> Result<(), NameConflict> {
+        self.shared.names().add(named, user)
     }
 
     /// For tests that change it.

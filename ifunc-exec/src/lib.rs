@@ -45,7 +45,7 @@ pub use image::{
     EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,
     ValidImage,
 };
-pub use in_process::{ExecThread, InProcess, InProcessOptions, Session};
+pub use in_process::{ExecThread, InProcess, InProcessOptions, Session, SetupError};
 pub use symbols::{DuplicateExport, HostSymbols, Interfaces, InvalidSoname, NamedSet, Symbol};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.

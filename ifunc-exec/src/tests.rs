@@ -29,14 +29,23 @@ pub(crate) fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<
     executor_with(code_bytes, max_images, DebugInfo::default())
 }
 
+pub(crate) fn options() -> InProcessOptions {
+    InProcessOptions {
+        code_bytes: 1 << 16,
+        max_images: 8,
+        max_image_memory: 1 << 16,
+        stack_bytes: 1 << 20,
+        debug: DebugInfo::default(),
+        library_folders: Vec::new,
+    }
+}
+
 fn executor_with(code_bytes: usize, max_images: usize, debug: DebugInfo) -> (InProcess, Arc<Events>) {
     let options = InProcessOptions {
         code_bytes,
         max_images,
-        max_image_memory: 1 << 16,
-        stack_bytes: 1 << 20,
         debug,
-        library_folders: Vec::new,
+        ..options()
     };
     let events = Arc::<Events>::default();
     let executor = InProcess::new(options, HostSymbols::new().unwrap(), events.clone()).unwrap();

@@ -243,6 +243,7 @@ impl Method {
     fn export(&self, i: usize) -> TokenStream {
         let (cfgs, shim, symbol) = (&self.cfgs, shim_name(i), &self.host_fn.symbol);
         let ((_, signature), (_, prototype)) = (signature_text(i), prototype_text(i));
+        let named = self.host_fn.named_types();
         quote! {
             #(#cfgs)*
             // SAFETY: text, prototype and shim come from one signature.
@@ -254,6 +255,7 @@ impl Method {
                     #shim::<__IfuncHost> as *const (),
                     ::ifunc::host::HostType::of::<__IfuncHost>(),
                 )
+                .with_types(#named)
             }
         }
     }

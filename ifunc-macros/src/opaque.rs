@@ -116,6 +116,18 @@ impl Model {
             Name::Interfaces(_) => "opaque, reached through interfaces".to_owned(),
         };
         let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
+        // A type that is reached through interfaces is in no signature of an ifunc.
+        let named = matches!(name, Name::Literal(_)).then(|| {
+            let side = match foreign(&input.data) {
+                Some(_) => quote!(placeholder),
+                None => quote!(of),
+            };
+            quote! {
+                fn named_type() -> ::core::option::Option<::ifunc::__private::NamedType> {
+                    ::core::option::Option::Some(::ifunc::__private::NamedType::#side::<Self>(#text))
+                }
+            }
+        });
         let in_images = match foreign(&input.data) {
             Some(member) => held(ident, &member),
             None => missing(ident),
@@ -126,6 +138,7 @@ impl Model {
             #[automatically_derived]
             unsafe impl #impl_generics ::ifunc::TargetArgs for #ident #ty_generics #where_clause {
                 const TEXT: ::ifunc::abi::text::Text = ::ifunc::abi::text::Text::new().str(#text);
+                #named
             }
             #in_images
         }

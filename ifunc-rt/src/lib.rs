@@ -56,6 +56,7 @@ pub mod rendezvous;
 mod serve;
 mod source;
 mod target;
+#[cfg(any(feature = "test", test))]
 pub mod test;
 #[cfg(all(test, not(loom)))]
 mod tests;

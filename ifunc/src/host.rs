@@ -3,11 +3,15 @@
 use core::any::{Any, TypeId};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use std::borrow::ToOwned;
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::string::String;
+use std::vec::Vec;
 
 use ifunc_abi::text::Text;
 
+pub use crate::opaque::NamedType;
 use crate::payload::TargetArgs;
 
 /// What an [`Export`] is.
@@ -66,13 +70,15 @@ pub struct Export {
     address: *const (),
     kind: ExportKind,
     method_of: Option<HostType>,
+    types: &'static [fn() -> Option<NamedType>],
 }
 
 impl Export {
     /// Describes a host function. `#[ifunc::export]` calls it.
     ///
     /// # Safety
-    /// `address` is the address of a function with this `prototype`, which is the C form of `signature`.
+    /// `address` is the address of a function with this `prototype`, which is the C form of `signature`. If the signature
+    /// names opaque types, [`with_types`](Self::with_types) is called with all of them.
     #[must_use]
     pub const unsafe fn function(
         name: &'static str,
@@ -87,6 +93,7 @@ impl Export {
             address,
             kind: ExportKind::Function,
             method_of: None,
+            types: &[],
         }
     }
 
@@ -113,7 +120,8 @@ impl Export {
     ///
     /// # Safety
     /// `address` is the address of a variable with this `declaration`, which is the C form of `signature`. Every
-    /// access that `signature` permits to safe code is sound.
+    /// access that `signature` permits to safe code is sound. If its type is opaque, [`with_types`](Self::with_types) is called
+    /// with it.
     #[must_use]
     pub const unsafe fn data(
         name: &'static str,
@@ -128,7 +136,14 @@ impl Export {
             address,
             kind: ExportKind::Data,
             method_of: None,
+            types: &[],
         }
+    }
+
+    /// States which types of this process the names in the signature stand for. `#[ifunc::export]` calls it.
+    #[must_use]
+    pub const fn with_types(self, types: &'static [fn() -> Option<NamedType>]) -> Self {
+        Self { types, ..self }
     }
 
     /// The symbol that images import.
@@ -153,6 +168,11 @@ impl Export {
     #[must_use]
     pub const fn address(&self) -> *const () {
         self.address
+    }
+
+    /// The types of this process that its signature names: its opaque types.
+    pub fn types(&self) -> impl Iterator<Item = NamedType> {
+        self.types.iter().filter_map(|named| named())
     }
 
     /// Function or variable.
@@ -238,6 +258,67 @@ impl InterfaceExport {
 #[linkme::distributed_slice]
 #[linkme(crate = linkme)]
 pub static INTERFACES: [InterfaceExport];
+
+/// Which type of this process each name stands for. A name stands for one type, for as long as this lives.
+#[derive(Clone, Debug, Default)]
+pub struct NamedTypes {
+    known: Vec<(NamedType, String)>,
+}
+
+/// Two types of this process have one name, by which ifuncs know them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameConflict {
+    text: &'static str,
+    types: [&'static str; 2],
+    users: [String; 2],
+}
+
+impl NamedTypes {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { known: Vec::new() }
+    }
+
+    /// Notes that `user`, for messages, uses the type by its name.
+    ///
+    /// # Errors
+    /// The name stands for another type.
+    pub fn add(&mut self, named: NamedType, user: &str) -> Result<(), NameConflict> {
+        let Some((known, known_user)) = self.known.iter().find(|(known, _)| known.text() == named.text())
+        else {
+            self.known.push((named, user.to_owned()));
+            return Ok(());
+        };
+        if known.id() == named.id() {
+            return Ok(());
+        }
+        Err(NameConflict {
+            text: named.text(),
+            types: [known.type_name(), named.type_name()],
+            users: [known_user.clone(), user.to_owned()],
+        })
+    }
+}
+
+impl core::fmt::Display for NameConflict {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self {
+            text,
+            types: [known, other],
+            users: [known_user, user],
+        } = self;
+        let name = text.strip_prefix("opaque ").unwrap_or(text);
+        write!(
+            f,
+            "the opaque name `{name}` stands for two types\n  `{known}`: {known_user}\n  `{other}`: {user}\nhelp: let all of them use \
+             one type, or give each type its own name in `#[opaque(\"..\")]`; what a target exports of its process, \
+             `TargetBuilder::exports` chooses"
+        )
+    }
+}
+
+impl core::error::Error for NameConflict {}
 
 /// The runtime's hooks at the boundary between injected code and host functions. The generated shims call
 /// them around each host function, so that arguments and results stay in registers.

@@ -331,6 +331,12 @@ pub use ifunc_macros::Layout;
 /// A host type that ifuncs reach through [interfaces](macro@interface) alone needs no name, and may be generic:
 /// `#[opaque(interfaces)]`.
 ///
+/// A target knows one type of its process by a name: where exports and the value that it serves use two, [`listen`] or
+/// [`serve`] fails with both.
+///
+/// [`listen`]: https://docs.rs/ifunc-rt/latest/ifunc_rt/struct.TargetBuilder.html#method.listen
+/// [`serve`]: https://docs.rs/ifunc-rt/latest/ifunc_rt/struct.Target.html#method.serve
+///
 /// The host derives it for the real type; the ifunc's crate derives it for a struct that holds a [`Foreign`]
 /// and nothing else. An image build refuses any other struct: through fields of its own, an ifunc would
 /// access the host's memory, and safe code could construct a value and pass it to a host function.

@@ -4,6 +4,7 @@
 use ifunc_abi::text::Text;
 
 use crate::codec::Custom;
+use crate::opaque::NamedType;
 
 /// Why encoding a value failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ pub trait Ifunc: 'static {
 ///
 /// # Safety
 /// Two types with equal [`TEXT`](Self::TEXT) have the same bytes in memory in every build. For opaque types,
-/// the ifunc's side never accesses the contents.
+/// the ifunc's side never accesses the contents, and the derive tells the target which type of the host has the name.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be shared between an ifunc and its target",
     label = "the target and the ifunc are compiled separately: nothing ensures that both have the same `{Self}`",
@@ -116,6 +117,14 @@ pub trait Ifunc: 'static {
 pub unsafe trait TargetArgs {
     /// Canonical text of the type.
     const TEXT: Text;
+
+    /// The type, if its text is a name alone, which another type of this process may have, too. A target compares it before
+    /// it lets host functions and ifuncs use values of one another's by that name.
+    #[doc(hidden)]
+    #[must_use]
+    fn named_type() -> Option<NamedType> {
+        None
+    }
 }
 
 /// The encoding of a payload: the upper bound of its length, writing it into a frame, and reading it in

@@ -19,6 +19,7 @@ pub use ifunc_abi::context::{
 pub use linkme;
 
 pub use crate::context::{finish, finish_by_context};
+pub use crate::opaque::NamedType;
 use crate::payload::EncodeError;
 pub use crate::travel::finish_onward;
 
@@ -212,8 +213,8 @@ pub trait Guest {
 /// If no export has this name and signature; the message says what to do.
 #[cfg(not(ifunc_image))]
 #[must_use]
-pub fn resolve(name: &str, signature: &str) -> *const () {
-    find(name, signature).unwrap_or_else(|| {
+pub fn resolve(name: &str, signature: &str, types: NamedTypesOf) -> *const () {
+    find(name, signature, types).unwrap_or_else(|| {
         panic!(
             "no export provides the host's `{name}`: {signature}\nhelp: outside an image, imports resolve to \
              the `#[ifunc::export]`s linked into this process; define one in the test, and if it lies in another crate \
@@ -229,32 +230,37 @@ pub fn resolve(name: &str, signature: &str) -> *const () {
 /// As [`resolve`].
 #[cfg(not(ifunc_image))]
 #[must_use]
-pub fn resolve_unsafe(name: &str, signature: &str) -> *const () {
+pub fn resolve_unsafe(name: &str, signature: &str, types: NamedTypesOf) -> *const () {
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
     }
-    if let Some(address) = find(name, signature) {
+    if let Some(address) = find(name, signature, types) {
         return address;
     }
     let symbol = std::ffi::CString::new(name).unwrap_or_default();
     // SAFETY: the name ends in a zero byte; null is `RTLD_DEFAULT`.
     let address = unsafe { dlsym(core::ptr::null_mut(), symbol.as_ptr()) };
     if address.is_null() {
-        return resolve(name, signature);
+        return resolve(name, signature, types);
     }
     address.cast_const().cast()
 }
 
+/// The types that a signature names: what [`Export::with_types`](crate::host::Export::with_types) takes.
+#[cfg(not(ifunc_image))]
+pub type NamedTypesOf = &'static [fn() -> Option<crate::host::NamedType>];
+
 /// The address of an export.
 ///
 /// # Panics
-/// If it has another signature.
+/// If it has another signature, or one of the same text in which an opaque name stands for another type.
 #[cfg(not(ifunc_image))]
-fn find(name: &str, signature: &str) -> Option<*const ()> {
+fn find(name: &str, signature: &str, types: NamedTypesOf) -> Option<*const ()> {
     let mut other = None;
     for export in crate::host::EXPORTS {
         if export.name() == name {
             if export.signature() == signature {
+                same_types(export, types);
                 return Some(export.address());
             }
             other = Some(export.signature());
@@ -262,6 +268,35 @@ fn find(name: &str, signature: &str) -> Option<*const ()> {
     }
     let other = other?;
     panic!("the host's `{name}` has another signature here\n  imported: {signature}\n  exported: {other}")
+}
+
+/// Panics if an opaque name stands for one type in an export or its import, and for another in what was resolved before.
+/// Placeholders do not count: their values come from exports.
+#[cfg(not(ifunc_image))]
+fn same_types(export: &crate::host::Export, imported: NamedTypesOf) {
+    use std::sync::{Mutex, PoisonError};
+
+    static RESOLVED: Mutex<crate::host::NamedTypes> = Mutex::new(crate::host::NamedTypes::new());
+
+    let imported = imported.iter().filter_map(|named| named());
+    let (mut exported, mut imported) = (
+        export.types().map(|named| (named, "export")),
+        imported
+            .filter(|named| !named.is_placeholder())
+            .map(|named| (named, "import")),
+    );
+    let mut known = RESOLVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let added = exported
+        .by_ref()
+        .chain(imported.by_ref())
+        .try_for_each(|(named, side)| {
+            let user = std::format!("the {side} `{}`", export.name());
+            known.add(named, &user)
+        });
+    drop(known);
+    if let Err(conflict) = added {
+        panic!("{conflict}");
+    }
 }
 
 /// The function of a callback that an ifunc passed to a host function.

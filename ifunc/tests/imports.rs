@@ -267,3 +267,26 @@ fn c_passes_null_and_bytes() {
         "the ifunc passed a null pointer as `store`"
     );
 }
+
+mod strange {
+    use ifunc::prelude::*;
+
+    /// Not the type that the export takes.
+    #[derive(Opaque)]
+    #[opaque("store/1")]
+    pub struct Store(#[allow(dead_code, reason = "it has a size")] pub u64);
+
+    #[ifunc::import]
+    unsafe extern "C" {
+        pub safe fn count(store: &Store, only_long: bool) -> usize;
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "the opaque name `store/1` stands for two types\n  `imports::host::Store`: the export `count`\n  \
+                           `imports::strange::Store`: the import `count`"
+)]
+fn another_type_of_the_name_is_not_passed() {
+    strange::count(&strange::Store(7), false);
+}

@@ -6,6 +6,8 @@ use std::backtrace::Backtrace;
 use std::sync::Mutex;
 
 use ifunc_rt::test::{Error, Fixture, run};
+use ifunc_rt::{Rejection, Target, TargetError};
+use ifunc_tests_ifuncs::opaque::t_series;
 use ifunc_tests_ifuncs::{
     Greeting, State, t_add, t_greet, t_host_panics, t_index, t_lookup, t_remember, t_reverse, t_slow,
 };
@@ -20,6 +22,22 @@ pub fn lookup(word: &str) -> Option<u64> {
         *SEEN.lock().unwrap() = Backtrace::force_capture().to_string();
     }
     word.chars().all(char::is_alphabetic).then_some(word.len() as u64)
+}
+
+/// What ifuncs know as `series/1`.
+#[derive(ifunc::Opaque, Default)]
+#[opaque("series/1")]
+struct Series(Vec<u64>);
+
+/// Another type by that name. No export takes it.
+#[derive(ifunc::Opaque, Debug)]
+#[opaque("series/1")]
+struct Other(#[allow(dead_code, reason = "the export would take it for the address of numbers")] [usize; 3]);
+
+#[ifunc::export]
+fn series_push(series: &mut Series, number: u64) -> u64 {
+    series.0.push(number);
+    series.0.len() as u64
 }
 
 fn state() -> State {
@@ -136,4 +154,51 @@ fn a_backtrace_of_the_host_ends_at_the_image() {
     // Behind the image there is nothing that an unwinder could find without tables.
     assert!(!seen.contains("ifunc_exec_enter"), "{seen}");
     assert!(!seen.contains("a_backtrace_of_the_host"), "{seen}");
+}
+
+#[test]
+fn an_opaque_name_stands_for_one_type() {
+    common::libraries();
+    let mut series = Series::default();
+    let mut fixture = Fixture::new().unwrap();
+    assert_eq!(fixture.run::<t_series>(3, &mut series).unwrap(), 3);
+    assert_eq!(series.0, [0, 1, 2]);
+
+    // The image that is installed, and a new one.
+    let mut other = Other([8; 3]);
+    for fixture in [&mut fixture, &mut Fixture::new().unwrap()] {
+        match fixture.run::<t_series>(3, &mut other) {
+            Err(Error::Call(error @ ifunc_rt::Error::Rejected { why, .. })) => {
+                assert_eq!(why, Rejection::TargetType);
+                names_both(&error.to_string());
+            }
+            refused => panic!("{refused:?}"),
+        }
+    }
+    assert_eq!(fixture.run::<t_series>(1, &mut series).unwrap(), 4);
+
+    let target = |name: &str| {
+        // SAFETY: nothing connects.
+        let builder = unsafe { Target::builder().accept_code() };
+        builder.listen(&format!("loopback:two-types-{name}")).unwrap()
+    };
+    let refused = |served: Result<(), TargetError>| match served {
+        Err(error @ TargetError::Names(_)) => names_both(&error.to_string()),
+        other => panic!("{other:?}"),
+    };
+    refused(target("serve").serve(&mut other));
+    refused(target("shared").serve_shared(&other, 1));
+    refused(target("spawn").spawn(other).map(drop));
+}
+
+#[track_caller]
+fn names_both(error: &str) {
+    for part in [
+        "the opaque name `series/1` stands for two types",
+        "`fixture::Series`: the export `series_push`",
+        "`fixture::Other`: the target arguments",
+        "help: ",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
 }

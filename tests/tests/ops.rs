@@ -60,9 +60,7 @@ fn failed<T: std::fmt::Debug>(result: Result<T, Error>, message: &str) {
 fn words_are_read_and_changed() {
     let (mut fixture, mut memory) = fixture();
     let indices: Vec<u64> = (0..5000).map(|n| n * 1999 % 10_000).collect();
-    let gathered = fixture
-        .run_bytes_on::<gather, _>(&indices[..], &mut memory)
-        .unwrap();
+    let gathered = fixture.run_bytes::<gather>(&indices[..], &mut memory).unwrap();
     let expected: Vec<u64> = indices.iter().map(|&at| memory.0[at as usize]).collect();
     assert_eq!(words(&gathered), expected);
 
@@ -70,10 +68,7 @@ fn words_are_read_and_changed() {
         .iter()
         .map(|&index| Store { index, value: !index })
         .collect();
-    assert_eq!(
-        fixture.run_on::<scatter, _>(&stores[..], &mut memory).unwrap(),
-        5000
-    );
+    assert_eq!(fixture.run::<scatter>(&stores[..], &mut memory).unwrap(), 5000);
     assert!(indices.iter().all(|&at| memory.0[at as usize] == !at));
 
     let add = FetchAdd {
@@ -81,7 +76,7 @@ fn words_are_read_and_changed() {
         value: u64::MAX,
     };
     let before = memory.0[3];
-    assert_eq!(fixture.run_on::<fetch_add, _>(add, &mut memory).unwrap(), before);
+    assert_eq!(fixture.run::<fetch_add>(add, &mut memory).unwrap(), before);
     assert_eq!(memory.0[3], before.wrapping_sub(1));
     for (expected, now) in [(0, before - 1), (before - 1, 42)] {
         let swap = CompareSwap {
@@ -90,17 +85,14 @@ fn words_are_read_and_changed() {
             new: 42,
         };
         assert_eq!(
-            fixture.run_on::<compare_swap, _>(swap, &mut memory).unwrap(),
+            fixture.run::<compare_swap>(swap, &mut memory).unwrap(),
             before - 1
         );
         assert_eq!(memory.0[3], now);
     }
 
     let beyond = "word 10000 is beyond the end of 10000 words";
-    failed(
-        fixture.run_bytes_on::<gather, _>(&[10_000][..], &mut memory),
-        beyond,
-    );
+    failed(fixture.run_bytes::<gather>(&[10_000][..], &mut memory), beyond);
     let old = memory.0.clone();
     let stores = [
         Store { index: 0, value: 1 },
@@ -109,7 +101,7 @@ fn words_are_read_and_changed() {
             value: 1,
         },
     ];
-    failed(fixture.run_on::<scatter, _>(&stores[..], &mut memory), beyond);
+    failed(fixture.run::<scatter>(&stores[..], &mut memory), beyond);
     assert_eq!(memory.0, old);
 }
 
@@ -117,15 +109,11 @@ fn words_are_read_and_changed() {
 fn an_answer_that_does_not_fit_fails() {
     let (mut fixture, mut memory) = fixture();
     let indices = vec![0; 9000];
-    assert!(
-        fixture
-            .run_bytes_on::<gather, _>(&indices[..], &mut memory)
-            .is_err()
-    );
+    assert!(fixture.run_bytes::<gather>(&indices[..], &mut memory).is_err());
     let all = Range { offset: 0, len: 256 };
     assert!(
         fixture
-            .run_bytes_on::<gather_bytes, _>(&[all; 257][..], &mut memory)
+            .run_bytes::<gather_bytes>(&[all; 257][..], &mut memory)
             .is_err()
     );
 }
@@ -144,14 +132,12 @@ fn ranges_of_bytes_are_read_and_changed() {
         },
     ];
     assert_eq!(
-        fixture
-            .run_on::<scatter_bytes, _>(&patches[..], &mut memory)
-            .unwrap(),
+        fixture.run::<scatter_bytes>(&patches[..], &mut memory).unwrap(),
         2
     );
     let ranges = [(0, 6), (6, 1), (250, 4), (256, 0)].map(|(offset, len)| Range { offset, len });
     let gathered = fixture
-        .run_bytes_on::<gather_bytes, _>(&ranges[..], &mut memory)
+        .run_bytes::<gather_bytes>(&ranges[..], &mut memory)
         .unwrap();
     assert_eq!(gathered, b"begins\x06ends");
     let beyond = [Range {
@@ -159,7 +145,7 @@ fn ranges_of_bytes_are_read_and_changed() {
         len: 2,
     }];
     failed(
-        fixture.run_bytes_on::<gather_bytes, _>(&beyond[..], &mut memory),
+        fixture.run_bytes::<gather_bytes>(&beyond[..], &mut memory),
         "beyond the end of 256 bytes",
     );
 }
@@ -174,9 +160,7 @@ fn a_scan_goes_on_where_its_answer_was_full() {
             least: 100,
             most: 9_000,
         };
-        let answer = fixture
-            .run_bytes_on::<scan_between, _>(between, &mut memory)
-            .unwrap();
+        let answer = fixture.run_bytes::<scan_between>(between, &mut memory).unwrap();
         let answer = Found::parse(&answer).unwrap();
         found.extend(answer.iter());
         answers += 1;
@@ -199,19 +183,17 @@ fn a_chase_follows_words() {
     let (mut fixture, mut memory) = fixture();
     for steps in [0, 1, 4096] {
         let expected = (0..steps).fold(5, |at: u64, _| memory.0[at as usize]);
-        let end = fixture
-            .run_on::<chase, _>(Chase { at: 5, steps }, &mut memory)
-            .unwrap();
+        let end = fixture.run::<chase>(Chase { at: 5, steps }, &mut memory).unwrap();
         assert_eq!(end, expected);
     }
     memory.0[5] = 20_000;
     failed(
-        fixture.run_on::<chase, _>(Chase { at: 5, steps: 2 }, &mut memory),
+        fixture.run::<chase>(Chase { at: 5, steps: 2 }, &mut memory),
         "word 20000 is beyond the end of the table",
     );
     memory.0[5] = 15_000;
     failed(
-        fixture.run_on::<chase, _>(Chase { at: 5, steps: 2 }, &mut memory),
+        fixture.run::<chase>(Chase { at: 5, steps: 2 }, &mut memory),
         "beyond the end of node 0, which has 10000 words",
     );
 }

@@ -69,6 +69,7 @@ impl Shared {
         let mut symbols = self.symbols.write().unwrap_or_else(PoisonError::into_inner);
         let plan = Plan::of(update, &symbols)?;
         let concerned = self.concerned(&plan, &symbols)?;
+        plan.name_types(&mut self.names())?;
 
         let different: Vec<_> = concerned
             .iter()

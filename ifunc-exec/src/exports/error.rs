@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ifunc::host::NameConflict;
 use ifunc_abi::status::Rejection;
 
 use crate::InvalidSoname;
@@ -52,6 +53,9 @@ pub enum ExportError {
         /// The type that the target exports it for; `None`: it does not.
         exported: Option<&'static str>,
     },
+    /// An opaque name in its signature stands for another type on this target.
+    #[error(transparent)]
+    Names(#[from] NameConflict),
     /// Static data of installed images holds the symbol's address, where the runtime does not change it.
     #[error(
         "the static data of `{}` holds the address of `{name}`; help: let its code name the symbol instead of a table, or unbind it first", .images.join("`, `")

@@ -13,6 +13,8 @@
 
 mod commit;
 mod error;
+#[cfg(test)]
+mod named_types;
 mod plan;
 pub(crate) mod remote;
 mod replaced;
@@ -119,7 +121,8 @@ impl Exports {
     /// Exports a symbol. Installed images whose weak import of this name was not bound are bound to it.
     ///
     /// # Errors
-    /// The name is exported, or belongs to the runtime.
+    /// The name is exported, or belongs to the runtime. An opaque name in its signature stands for another type on this
+    /// target, from the first export that used it on, or from the first value that was served.
     pub fn add(&self, symbol: impl Into<Symbol>) -> Result<(), ExportError> {
         self.one(|update| update.add(symbol))
     }
@@ -127,7 +130,7 @@ impl Exports {
     /// Replaces the symbol of that name by another one of the same type.
     ///
     /// # Errors
-    /// The name is not exported; it is exported with another type, and the error has both; the static data of a bound image
+    /// The name is not exported; it is exported with another type, and the error has both; as for [`add`](Self::add); the static data of a bound image
     /// holds the address.
     pub fn replace(&self, symbol: impl Into<Symbol>) -> Result<(), ExportError> {
         self.one(|update| update.replace(symbol))

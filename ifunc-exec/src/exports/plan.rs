@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use ifunc::host::NamedTypes;
+
 use super::ExportError;
 use crate::image::imports::Imports;
 use crate::symbols::libraries::SharedLibrary;
@@ -93,6 +95,19 @@ impl Plan {
             plan.add(wanted, base)?;
         }
         Ok(plan)
+    }
+
+    /// Notes the types that the new symbols name: all of them or none.
+    ///
+    /// # Errors
+    /// A name stands for another type.
+    pub(super) fn name_types(&self, names: &mut NamedTypes) -> Result<(), ExportError> {
+        let mut after = names.clone();
+        let new = self.changes.symbols.values().flatten();
+        new.into_iter()
+            .try_for_each(|symbol| symbol.name_types(&mut after))?;
+        *names = after;
+        Ok(())
     }
 
     /// The symbols as they are after the changes.

@@ -9,7 +9,7 @@ mod symbol;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ifunc::host::EXPORTS;
+use ifunc::host::{EXPORTS, NameConflict, NamedTypes};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
@@ -133,6 +133,20 @@ impl HostSymbols {
     /// Whether there is a symbol of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.symbols.contains_key(name)
+    }
+
+    /// Which type of this process each name in the signatures stands for.
+    ///
+    /// # Errors
+    /// A name stands for two types.
+    pub(crate) fn named_types(&self) -> Result<NamedTypes, NameConflict> {
+        let mut names = NamedTypes::new();
+        let mut symbols: Vec<_> = self.symbols.values().collect();
+        symbols.sort_unstable_by_key(|symbol| symbol.name());
+        symbols
+            .into_iter()
+            .try_for_each(|symbol| symbol.name_types(&mut names))?;
+        Ok(names)
     }
 
     /// All symbols but those of the runtime.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
-use ifunc::host::{EXPORTS, Export, HostType};
+use ifunc::host::{EXPORTS, Export, HostType, NameConflict, NamedType, NamedTypes};
 use ifunc_abi::Fingerprint;
 
 use crate::fingerprint;
@@ -23,6 +23,8 @@ pub struct Symbol {
     name: Cow<'static, str>,
     address: usize,
     signature: Option<Signature>,
+    /// The types of this process that the signature names.
+    types: Vec<NamedType>,
     guard: Option<Guard>,
     method_of: Option<HostType>,
 }
@@ -39,8 +41,8 @@ impl Symbol {
     /// score(u32)->u32` ([`Export::signature`]).
     ///
     /// # Safety
-    /// `address` is the address of what the text describes, in the form that `#[ifunc::export]` makes of it, and it
-    /// stays valid: as long as the [guard](Self::owned_by), if there is one, and otherwise as long as the target.
+    /// `address` is the address of what the text describes, in the form that `#[ifunc::export]` makes of it, for the types
+    /// that this target knows by the opaque names in it; and it stays valid: as long as the [guard](Self::owned_by), if there is one, and otherwise as long as the target.
     #[must_use]
     pub unsafe fn typed(
         name: impl Into<Cow<'static, str>>,
@@ -66,6 +68,7 @@ impl Symbol {
             name: name.into(),
             address: address.expose_provenance(),
             signature: None,
+            types: Vec::new(),
             guard: None,
             method_of: None,
         }
@@ -138,6 +141,15 @@ impl Symbol {
         self.method_of
     }
 
+    /// Notes the types that its signature names.
+    ///
+    /// # Errors
+    /// A name stands for another type.
+    pub(crate) fn name_types(&self, names: &mut NamedTypes) -> Result<(), NameConflict> {
+        let user = || format!("the export `{}`", self.name);
+        self.types.iter().try_for_each(|named| names.add(*named, &user()))
+    }
+
     pub(crate) fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
@@ -149,6 +161,7 @@ impl From<&Export> for Symbol {
         let symbol = unsafe { Self::typed(export.name(), export.signature(), export.address().cast()) };
         Self {
             method_of: export.method_of(),
+            types: export.types().collect(),
             ..symbol
         }
     }

@@ -53,6 +53,7 @@ impl Model {
             &host_fn.prototype(),
         );
         let checks = host_fn.checks();
+        let named = host_fn.named_types();
         let register = registered(
             "EXPORTS",
             &quote!(::ifunc::host::Export),
@@ -64,6 +65,7 @@ impl Model {
                         ::ifunc::__private::text(&__IFUNC_PROTOTYPE_TEXT),
                         __ifunc_shim as *const (),
                     )
+                    .with_types(#named)
                 }
             },
         );

@@ -32,10 +32,12 @@ pub(super) fn expand(args: TokenStream, variable: ItemStatic) -> syn::Result<Tok
     } else {
         quote!(&raw const #ident)
     };
+    let text = || host_fn::variable_text(&symbol, &variable.ty, mutable);
+    let types = text().named_types();
     let signature = static_text(
         &format_ident!("__IFUNC_SIGNATURE"),
         &format_ident!("__IFUNC_SIGNATURE_TEXT"),
-        &host_fn::variable_text(&symbol, &variable.ty, mutable),
+        &text().finish(),
     );
     let declaration = static_text(
         &format_ident!("__IFUNC_DECLARATION"),
@@ -53,6 +55,7 @@ pub(super) fn expand(args: TokenStream, variable: ItemStatic) -> syn::Result<Tok
                     ::ifunc::__private::text(&__IFUNC_DECLARATION_TEXT),
                     (#address).cast(),
                 )
+                .with_types(#types)
             }
         },
     );

@@ -177,6 +177,8 @@ pub(crate) fn is_unsafe(sig: &Signature) -> bool {
 pub(crate) struct Parts {
     done: Vec<TokenStream>,
     literal: String,
+    /// Of the types that may be opaque, the function that says so.
+    named: Vec<TokenStream>,
 }
 
 impl Parts {
@@ -201,5 +203,10 @@ impl Parts {
         self.flush();
         let parts = self.done;
         quote!(&[#(#parts),*])
+    }
+
+    pub(crate) fn named_types(self) -> TokenStream {
+        let named = self.named;
+        quote!(&[#(#named),*])
     }
 }

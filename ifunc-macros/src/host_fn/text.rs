@@ -11,6 +11,15 @@ use crate::types;
 impl HostFn {
     /// The parts of the canonical text, as expressions of type `&str`.
     pub(crate) fn text(&self) -> TokenStream {
+        self.parts().finish()
+    }
+
+    /// A function for each type that the text names: see `ifunc::host::Export::with_types`.
+    pub(crate) fn named_types(&self) -> TokenStream {
+        self.parts().named_types()
+    }
+
+    fn parts(&self) -> Parts {
         let Self {
             symbol,
             is_unsafe,
@@ -63,18 +72,18 @@ impl HostFn {
                 parts.push(">");
             }
         }
-        parts.finish()
+        parts
     }
 }
 
-/// The parts of the canonical text of a variable.
-pub(crate) fn of_variable(symbol: &str, ty: &Type, mutable: bool) -> TokenStream {
+/// The canonical text of a variable.
+pub(crate) fn of_variable(symbol: &str, ty: &Type, mutable: bool) -> Parts {
     let mut parts = Parts::default();
     parts.push(if mutable { "static mut " } else { "static " });
     parts.push(symbol);
     parts.push(":");
-    parts.text(ty, &quote!(::ifunc::TargetArgs));
-    parts.finish()
+    parts.target(ty);
+    parts
 }
 
 impl Param {
@@ -113,7 +122,7 @@ impl Reference {
             (true, false) => "Option<&",
             (true, true) => "Option<&mut ",
         });
-        parts.text(&self.ty, &quote!(::ifunc::TargetArgs));
+        parts.target(&self.ty);
         parts.push(if self.optional { ">" } else { "" });
     }
 }
@@ -163,6 +172,14 @@ impl Parts {
         self.expression(quote_spanned!(span_of(&ty)=> <#ty as #implements>::TEXT.as_str()));
     }
 
+    /// The text of a type that may be opaque.
+    fn target(&mut self, ty: &Type) {
+        self.text(ty, &quote!(::ifunc::TargetArgs));
+        let ty = types::with_lifetime(ty, "'static");
+        self.named
+            .push(quote_spanned!(span_of(&ty)=> <#ty as ::ifunc::TargetArgs>::named_type));
+    }
+
     /// The text of a raw or function pointer.
     fn raw(&mut self, ty: &Type) {
         match types::bare(ty) {
@@ -174,7 +191,7 @@ impl Parts {
                 });
                 match types::bare(&pointer.elem) {
                     elem if types::is_named(elem, "c_void") => self.push("void"),
-                    elem @ Type::Path(_) => self.text(elem, &quote!(::ifunc::TargetArgs)),
+                    elem @ Type::Path(_) => self.target(elem),
                     elem => self.raw(elem),
                 }
             }

@@ -179,6 +179,7 @@ impl Function {
             &format_ident!("__IFUNC_TEXT"),
             &self.host_fn.text(),
         );
+        let types = self.host_fn.named_types();
         let resolve = if self.host_fn.is_unsafe {
             quote!(resolve_unsafe)
         } else {
@@ -187,7 +188,7 @@ impl Function {
         quote! {
             {
                 #signature
-                ::ifunc::__private::#resolve(#symbol, ::ifunc::__private::text(&__IFUNC_TEXT))
+                ::ifunc::__private::#resolve(#symbol, ::ifunc::__private::text(&__IFUNC_TEXT), #types)
             }
         }
     }

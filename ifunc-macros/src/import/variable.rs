@@ -75,8 +75,9 @@ impl Variable {
         let signature = static_text(
             &format_ident!("__IFUNC_SIGNATURE"),
             &format_ident!("__IFUNC_TEXT"),
-            &variable_text(&symbol, &ty, mutable),
+            &variable_text(&symbol, &ty, mutable).finish(),
         );
+        let types = variable_text(&symbol, &ty, mutable).named_types();
         let record = record(&symbol, &quote!(::ifunc::__private::text(&__IFUNC_TEXT)));
         let handle = if is_safe {
             quote!(HostStatic)
@@ -99,7 +100,9 @@ impl Variable {
                 #[cfg(not(ifunc_image))]
                 fn address() -> *mut #ty {
                     #signature
-                    ::ifunc::__private::resolve(#symbol, ::ifunc::__private::text(&__IFUNC_TEXT)).cast_mut().cast()
+                    ::ifunc::__private::resolve(#symbol, ::ifunc::__private::text(&__IFUNC_TEXT), #types)
+                        .cast_mut()
+                        .cast()
                 }
                 // SAFETY: the target compares the text's fingerprint with that of the variable it provides.
                 unsafe { ::ifunc::ffi::#handle::new(address) }

@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::ffi::c_void;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use ifunc::host::{NameConflict, NamedType};
 use ifunc::payload::TargetArgs;
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::EntryFlags;
@@ -27,17 +28,28 @@ pub(super) struct Argument {
 /// The type of target arguments.
 pub(super) struct HostType {
     id: TypeId,
-    name: &'static str,
+    type_name: &'static str,
     text: &'static Text,
+    named: Option<NamedType>,
 }
 
 impl HostType {
     pub(super) fn of<T: TargetArgs + 'static>() -> Self {
         Self {
             id: TypeId::of::<T>(),
-            name: std::any::type_name::<T>(),
+            type_name: std::any::type_name::<T>(),
             text: const { &T::TEXT },
+            named: T::named_type(),
         }
+    }
+
+    /// Lets images take values of this type by its opaque name, if it has one.
+    ///
+    /// # Errors
+    /// Exports use another type by that name, or another one was served.
+    pub(super) fn name(&self, executor: &InProcess) -> Result<(), NameConflict> {
+        self.named
+            .map_or(Ok(()), |named| executor.name_type(named, "the target arguments"))
     }
 }
 
@@ -62,8 +74,10 @@ impl Argument {
 
     /// Whether an image takes arguments of this type, or an interface that this type exports here.
     pub(super) fn has_type(&self, executor: &InProcess, target: Fingerprint) -> bool {
-        let HostType { id, text, .. } = (self.host_type)();
-        target == 0 || target == fingerprint::of(text.as_str()) || executor.interfaces().has(target, id)
+        let host_type = (self.host_type)();
+        let is_same =
+            || target == fingerprint::of(host_type.text.as_str()) && host_type.name(executor).is_ok();
+        target == 0 || is_same() || executor.interfaces().has(target, host_type.id)
     }
 
     /// Whether an entry can run on them.
@@ -85,7 +99,9 @@ impl Argument {
         executor: &InProcess,
         imports: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), Refusal> {
-        let HostType { id, name, .. } = (self.host_type)();
+        let HostType {
+            id, type_name: name, ..
+        } = (self.host_type)();
         let interfaces = executor.interfaces();
         match interfaces.foreign_method(imports, id) {
             None => Ok(()),
@@ -100,8 +116,14 @@ impl Argument {
     /// it exports, and what to do where the target knows.
     #[cold]
     pub(super) fn wrong_target(&self, executor: &InProcess, target: Fingerprint) -> Refusal {
-        let name = (self.host_type)().name;
-        self.refuse_type(executor, executor.interfaces().explain(target, name))
+        let host_type = (self.host_type)();
+        let is_same = target == fingerprint::of(host_type.text.as_str());
+        let conflict = host_type.name(executor).err().filter(|_| is_same);
+        let help = conflict.map(|conflict| conflict.to_string());
+        self.refuse_type(
+            executor,
+            help.or_else(|| executor.interfaces().explain(target, host_type.type_name)),
+        )
     }
 
     fn refuse_type(&self, executor: &InProcess, help: Option<String>) -> Refusal {

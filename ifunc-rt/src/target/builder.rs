@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ifunc::host::{Interface, InterfaceExport};
+use ifunc::host::{Interface, InterfaceExport, NameConflict};
 use ifunc_abi::frame::Limits;
 use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
@@ -64,6 +64,10 @@ pub enum TargetError {
     /// Two exports have the same name.
     #[error(transparent)]
     Export(#[from] DuplicateExport),
+    /// Two types of this process have one name, by which ifuncs know them: two exports use one opaque name, or the target
+    /// arguments have an opaque name that exports use for another type.
+    #[error(transparent)]
+    Names(#[from] NameConflict),
     /// The argument of [`allow_library`](TargetBuilder::allow_library) is no soname.
     #[error(transparent)]
     Library(#[from] InvalidSoname),
@@ -461,7 +465,8 @@ impl TargetBuilder {
     /// launchers to pass on (`ucx-worker:HEX`).
     ///
     /// # Errors
-    /// The address does not parse or is taken; a size is invalid; two exports have one name; a library's name is no
+    /// The address does not parse or is taken; a size is invalid; two exports have one name, or use different types by one
+    /// opaque name; a library's name is no
     /// soname; memory is exhausted.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let address: Address = address.parse()?;

@@ -25,7 +25,7 @@ use std::time::Duration;
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::Stats;
-use ifunc_exec::{ExecThread, Executor, Exports, HostSymbols, InProcess};
+use ifunc_exec::{ExecThread, Executor, Exports, HostSymbols, InProcess, SetupError};
 use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
@@ -153,8 +153,11 @@ impl Target {
         let (address, timing) = (listener.address(), builder.timing);
         let options = builder.executor;
         let metrics = Metrics::new(address, timing, options.code_bytes, options.max_images);
-        let executor = InProcess::new(options, symbols, metrics.clone())
-            .map_err(TargetError::os("reserve memory for code"))?;
+        let executor = InProcess::new(options, symbols, metrics.clone()).map_err(|error| match error {
+            SetupError::Os(error) => TargetError::os("reserve memory for code")(error),
+            SetupError::Names(conflict) => TargetError::Names(conflict),
+            other => TargetError::os("make an executor")(std::io::Error::other(other)),
+        })?;
         let mut entry = executor
             .thread()
             .map_err(TargetError::os("map a stack for injected code"))?;
@@ -347,6 +350,14 @@ impl Target {
             self.set_host_type::<T>();
         }
         Argument::new(target, self.target_hash, shared)
+    }
+
+    /// Lets images take values of this type by its opaque name, if it has one.
+    ///
+    /// # Errors
+    /// Exports use another type by that name, or another one was served.
+    fn name_type<T: TargetArgs + 'static>(&self) -> Result<(), TargetError> {
+        Ok(HostType::of::<T>().name(&self.host.executor)?)
     }
 
     #[cold]

@@ -50,7 +50,8 @@ impl Target {
     /// Serves until [`StopHandle::stop`](crate::StopHandle::stop) is called. An idle target sleeps and costs no CPU.
     ///
     /// # Errors
-    /// The kernel's error from waiting.
+    /// The kernel's error from waiting. The type has an opaque name that exports use for another type: see
+    /// [`TargetError::Names`]. A [`poll`](Self::poll) refuses images that take it instead.
     pub fn serve<T: TargetArgs + 'static>(&mut self, target: &mut T) -> Result<(), TargetError> {
         self.serve_until(target, |_| false)
     }
@@ -59,12 +60,14 @@ impl Target {
     /// [`StopHandle::stop`](crate::StopHandle::stop).
     ///
     /// # Errors
-    /// The kernel's error from waiting.
+    /// The kernel's error from waiting. The type has an opaque name that exports use for another type: see
+    /// [`TargetError::Names`]. A [`poll`](Self::poll) refuses images that take it instead.
     pub fn serve_until<T: TargetArgs + 'static>(
         &mut self,
         target: &mut T,
         mut done: impl FnMut(&T) -> bool,
     ) -> Result<(), TargetError> {
+        self.name_type::<T>()?;
         self.move_in()?;
         let mut backoff = Backoff::new(self.links.listener.pace(), SPIN);
         while !self.host.doorbell.is_stopped() {

@@ -68,9 +68,11 @@ impl Target {
     /// ```
     ///
     /// # Errors
-    /// The kernel refuses a thread. [`TargetError::OneThread`], if the target uses an application's worker that only
+    /// The kernel refuses a thread. [`TargetError::Names`], if exports use another type by the opaque name of `T`.
+    /// [`TargetError::OneThread`], if the target uses an application's worker that only
     /// one thread may use.
     pub fn spawn<T: TargetArgs + Send + 'static>(self, value: T) -> Result<Serving<T>, TargetError> {
+        self.name_type::<T>()?;
         self.spawn_with(value, |target, value| target.serve(value))
     }
 

@@ -109,6 +109,7 @@ impl Target {
         if threads > 1 && !self.links.listener.serves_any_thread() {
             return Err(TargetError::OneThread);
         }
+        self.name_type::<T>()?;
         let argument = self.argument((&raw const *target).cast_mut(), true);
         self.move_in()?;
         let argument = Common(argument);
@@ -165,6 +166,7 @@ impl Target {
         value: Arc<T>,
         threads: usize,
     ) -> Result<Serving<Arc<T>>, TargetError> {
+        self.name_type::<T>()?;
         self.spawn_with(value, move |target, value| target.serve_shared(&**value, threads))
     }
 }

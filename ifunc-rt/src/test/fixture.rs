@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// # mod counters { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
 /// # use counters::add;
 /// let mut fixture = ifunc_rt::test::Fixture::new()?;
-/// let mut counter = 0;
+/// let mut counter = 0_u64;
 /// assert_eq!(fixture.run::<add>(5, &mut counter)?, 5);
 /// assert_eq!(fixture.run::<add>(6, &mut counter)?, 11);
 /// # Ok::<(), ifunc_rt::test::Error>(())
@@ -100,19 +100,16 @@ impl Fixture {
         })
     }
 
-    /// Runs an ifunc and returns its answer. See [`run`](super::run).
+    /// Runs an ifunc on the target arguments and returns its answer. See [`run`](super::run).
     ///
     /// # Errors
     /// As [`run`](super::run).
     pub fn run<'p, F: Ifunc>(
         &mut self,
         payload: impl Borrow<F::Payload<'p>>,
-        target: &mut F::Target,
-    ) -> Result<F::Answer, Error>
-    where
-        F::Target: Sized + 'static,
-    {
-        let call = self.call::<F, _>(payload.borrow(), target)?;
+        target: &mut (impl TargetArgs + 'static),
+    ) -> Result<F::Answer, Error> {
+        let call = self.call::<F>(payload.borrow(), target)?;
         self.finish(call, F::NAME, target)
     }
 
@@ -123,12 +120,9 @@ impl Fixture {
     pub fn run_bytes<'p, F: Ifunc>(
         &mut self,
         payload: impl Borrow<F::Payload<'p>>,
-        target: &mut F::Target,
-    ) -> Result<Vec<u8>, Error>
-    where
-        F::Target: Sized + 'static,
-    {
-        let call = self.call::<F, _>(payload.borrow(), target)?;
+        target: &mut (impl TargetArgs + 'static),
+    ) -> Result<Vec<u8>, Error> {
+        let call = self.call::<F>(payload.borrow(), target)?;
         self.finish(call.undecoded(), F::NAME, target)
     }
 
@@ -167,51 +161,10 @@ impl Fixture {
         self.target.images()
     }
 
-    /// As [`run`](Self::run), for an ifunc that takes an [interface](ifunc::interface): on a target of any type that exports it.
-    ///
-    /// ```no_run
-    /// # mod kv {
-    /// #     use ifunc::prelude::*;
-    /// #     #[ifunc::interface] pub trait Counter { fn add(&mut self, delta: u64) -> u64; }
-    /// #     #[ifunc] pub fn count(delta: u64, counter: &mut dyn Counter) -> u64 { counter.add(delta) }
-    /// # }
-    /// # #[derive(ifunc::Opaque, Default)] #[opaque(interfaces)] struct Total(u64);
-    /// # use kv::{Counter, count};
-    /// # #[ifunc::export] impl Counter for Total { fn add(&mut self, delta: u64) -> u64 { self.0 += delta; self.0 } }
-    /// // `count` takes a `&mut dyn Counter`, and `Total` exports `Counter`.
-    /// let mut fixture = ifunc_rt::test::Fixture::new()?;
-    /// assert_eq!(fixture.run_on::<count, _>(5, &mut Total::default())?, 5);
-    /// # Ok::<(), ifunc_rt::test::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`run`](super::run).
-    pub fn run_on<'p, F: Ifunc, T: TargetArgs + 'static>(
-        &mut self,
-        payload: impl Borrow<F::Payload<'p>>,
-        target: &mut T,
-    ) -> Result<F::Answer, Error> {
-        let call = self.call::<F, T>(payload.borrow(), target)?;
-        self.finish(call, F::NAME, target)
-    }
-
-    /// As [`run_on`](Self::run_on), for an ifunc that answers through its context: returns the bytes.
-    ///
-    /// # Errors
-    /// As [`run`](super::run).
-    pub fn run_bytes_on<'p, F: Ifunc, T: TargetArgs + 'static>(
-        &mut self,
-        payload: impl Borrow<F::Payload<'p>>,
-        target: &mut T,
-    ) -> Result<Vec<u8>, Error> {
-        let call = self.call::<F, T>(payload.borrow(), target)?;
-        self.finish(call.undecoded(), F::NAME, target)
-    }
-
-    fn call<F: Ifunc, T: TargetArgs + 'static>(
+    fn call<F: Ifunc>(
         &mut self,
         payload: &F::Payload<'_>,
-        target: &mut T,
+        target: &mut (impl TargetArgs + 'static),
     ) -> Result<Call<F::Answer>, Error> {
         let known = self.registered.get(&TypeId::of::<F>());
         let handle = match known.and_then(|handle| handle.downcast_ref::<Handle<F>>()) {

@@ -6,7 +6,7 @@
 //!
 //! #[test]
 //! fn adds() {
-//!     let mut counter = 37;
+//!     let mut counter = 37_u64;
 //!     assert_eq!(ifunc_rt::test::run::<add>(5, &mut counter).unwrap(), 42);
 //!     assert_eq!(counter, 42);
 //! }
@@ -16,10 +16,46 @@
 //! the fixture searches for them as a source does ([`Source::register`](crate::Source::register)). An image that was
 //! built with other types is an error. If an image is older than the sources of the package, the test prints a note.
 //!
+//! **The target arguments** are the host's own: a value of a fixed layout, of an opaque type, or of one that exports the
+//! interface that the ifunc takes. As on every target, a value of another type is refused with both types in the error.
+//!
+//! ```no_run
+//! # mod ifuncs {
+//! #     use ifunc::prelude::*;
+//! #     #[derive(Opaque)] #[opaque("series/1")] pub struct Series(ifunc::Foreign);
+//! #     #[ifunc::import] unsafe extern "C" { safe fn series_push(series: &mut Series, number: u64) -> u64; }
+//! #     #[ifunc] pub fn append(number: u64, series: &mut Series) -> u64 { series_push(series, number) }
+//! # }
+//! # use ifuncs::append;
+//! /// The host's type. The ifunc's crate knows its name alone.
+//! #[derive(ifunc::Opaque, Default)]
+//! #[opaque("series/1")]
+//! struct Series(Vec<u64>);
+//!
+//! #[ifunc::export]
+//! fn series_push(series: &mut Series, number: u64) -> u64 {
+//!     series.0.push(number);
+//!     series.0.len() as u64
+//! }
+//!
+//! #[test]
+//! fn appends() {
+//!     let mut series = Series::default();
+//!     assert_eq!(ifunc_rt::test::run::<append>(5, &mut series).unwrap(), 1);
+//!     assert_eq!(series.0, [5]);
+//! }
+//! ```
+//!
+//! The module needs the feature `test`, because it is the one place where safe code runs code that it was not compiled with:
+//!
+//! ```toml
+//! [target.'cfg(not(ifunc_image))'.dev-dependencies]
+//! ifunc-rt = { version = "0.1", features = ["test"] }
+//! ```
+//!
 //! The code comes from the folder that `IFUNC_LIB_DIR` names, or from the build output of the checkout. A fixture
-//! trusts that folder as the developer's own, as `cargo test` trusts the test binary that it runs. This is the one
-//! exception to the rule that only `unsafe` makes a process run code that it was not compiled with. It is meant for
-//! tests; other programs use a [`Target`](crate::Target). A fixture runs only the images that it loaded itself.
+//! trusts that folder as the developer's own, as `cargo test` trusts the test binary that it runs. Programs that are no tests use
+//! a [`Target`](crate::Target), which accepts code by `unsafe` alone. A fixture runs only the images that it loaded itself.
 //!
 //! Images may import the exports of the process (`#[ifunc::export]`), as on any target. [`Fixture`] allows further
 //! imports, several calls on one installed image, and ifuncs in C.
@@ -29,7 +65,7 @@ mod fixture;
 
 use std::borrow::Borrow;
 
-use ifunc::payload::Ifunc;
+use ifunc::payload::{Ifunc, TargetArgs};
 
 use crate::{LibraryError, SourceError, TargetError};
 
@@ -37,19 +73,17 @@ pub use fixture::Fixture;
 
 /// Runs an ifunc once and returns its answer: on a target of its own, with the exports of this process.
 ///
-/// The caller passes the payload by value or by reference; a payload that borrows, as the ifunc takes it.
+/// The caller passes the payload by value or by reference; a payload that borrows, as the ifunc takes it. `target` is the
+/// host's value: of the type that the ifunc takes, of the host's type by its opaque name, or of one that exports its interface.
 ///
 /// The code comes from the search path of libraries: the developer's own, see [the module](self).
 ///
 /// # Errors
-/// There is no image, or it has other types; and every failure of a call: see [`Error`].
+/// There is no image, or it has other types; the target arguments have another type than the ifunc takes; and every failure of a call: see [`Error`].
 pub fn run<'p, F: Ifunc>(
     payload: impl Borrow<F::Payload<'p>>,
-    target: &mut F::Target,
-) -> Result<F::Answer, Error>
-where
-    F::Target: Sized + 'static,
-{
+    target: &mut (impl TargetArgs + 'static),
+) -> Result<F::Answer, Error> {
     Fixture::new()?.run::<F>(payload, target)
 }
 

@@ -10,6 +10,7 @@ use alloc::string::String;
 use ifunc::prelude::*;
 use serde::{Deserialize, Serialize};
 
+pub mod opaque;
 pub mod soak;
 pub mod travel;
 
