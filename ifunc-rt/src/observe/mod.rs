@@ -3,6 +3,7 @@
 
 mod counters;
 mod invocation;
+mod log_limit;
 mod metrics;
 mod pages;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 pub(crate) use counters::HandleCounters;
 pub(crate) use invocation::run_observed;
+pub(crate) use log_limit::{LogLimit, limited};
 pub(crate) use metrics::{About, HandleMetrics, Metrics, SourceMetrics};
 pub(crate) use pages::Pages;
 

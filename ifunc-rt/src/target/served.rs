@@ -25,7 +25,9 @@ use super::argument::Argument;
 use super::quota::{Charge, CodeQuota};
 use super::unfinished::Held;
 use super::visits::TakenVisit;
-use crate::observe::{About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, run_observed};
+use crate::observe::{
+    About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, limited, run_observed,
+};
 use crate::policy::{ImageInfo, SourceInfo};
 use crate::transport::{Link, Peer};
 
@@ -88,7 +90,7 @@ impl State {
             pid = source.pid,
             over = carried_by
         );
-        tracing::info!(parent: &span, "source connected");
+        limited!(info, [parent: &span] "source connected");
         // A transport that does not know the peer's user trusts every peer that reaches the address, with more than numbers.
         let may_ask = host.share_stats.unwrap_or(source.uid.is_none_or(|uid| uid == me));
         let copies_payloads = host.copy_payloads || source.uid != Some(me);
@@ -144,9 +146,9 @@ impl State {
     #[cold]
     pub(super) fn ended(&self, closed: &Closed) {
         match closed {
-            Closed::Left => tracing::info!(parent: &self.span, "source left"),
+            Closed::Left => limited!(info, [parent: &self.span] "source left"),
             Closed::Broke(what) => {
-                tracing::warn!(parent: &self.span, %what, "source broke the protocol; closed")
+                limited!(warn, [parent: &self.span] %what, "source broke the protocol; closed")
             }
         }
     }
@@ -244,7 +246,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
                 let (reason, detail) = (refusal.reason, &refusal.detail);
                 let name = about.map(|about| about.name);
                 let source = self.state.source.connection;
-                tracing::warn!(parent: &self.state.span, source, name, %reason, %detail, "image refused");
+                limited!(warn, [parent: &self.state.span] source, name, %reason, %detail, "image refused");
                 self.state.metrics.refused(reason, about);
                 Err(refusal)
             }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -149,4 +150,63 @@ fn an_invocation_is_a_span_of_its_connection_for_those_who_trace() {
         }
         other => panic!("{other:#?}"),
     }
+}
+
+#[test]
+fn a_source_that_connects_again_and_again_fills_no_log() {
+    let log = Log::new(Level::INFO);
+    let lines = Arc::clone(&log.lines);
+    let _here = tracing::subscriber::set_default(log);
+    let address = unique("loopback");
+    let mut target = accepting().listen(&address).unwrap();
+    let start = Instant::now();
+    let mut connected = 0;
+    let mut connect = || {
+        let source = source(&address);
+        while target.connections() == 0 {
+            target.poll(&mut 0u64);
+        }
+        drop(source);
+        while target.connections() > 0 {
+            target.poll(&mut 0u64);
+        }
+        connected += 1;
+    };
+    for _ in 0..300 {
+        connect();
+    }
+    let of = |message: &str| -> Vec<String> {
+        let lines = lines.lock().unwrap();
+        let message = format!("message={message}");
+        let lines = lines.iter().filter(|(_, line)| line.contains(&message));
+        lines.map(|(_, line)| line.clone()).collect()
+    };
+    let most = 10 + start.elapsed().as_secs() as usize + 1;
+    for message in ["source connected", "source left"] {
+        let lines = of(message);
+        assert!(lines.len() <= most, "{} lines: {lines:?}", lines.len());
+    }
+    // The next line that is logged counts the others.
+    while !of("source connected")
+        .last()
+        .is_some_and(|line| line.contains("suppressed="))
+    {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            of("source connected")
+        );
+        std::thread::sleep(Duration::from_millis(100));
+        connect();
+    }
+    let lines = of("source connected");
+    let suppressed = |line: &String| {
+        let count = line.split_once("suppressed=")?.1;
+        count.split(' ').next()?.parse::<usize>().ok()
+    };
+    let suppressed: usize = lines.iter().filter_map(suppressed).sum();
+    assert!(
+        suppressed > 200,
+        "{suppressed} of {connected} suppressed: {lines:?}"
+    );
 }

@@ -21,6 +21,7 @@ use super::ready::LOOK_INTERVAL;
 use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
 use super::watch::{Token, Watch, Watched, Watcher};
+use crate::observe::limited;
 use crate::os::{EventFlags, raise_descriptor_limit_near};
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
 #[cfg(all(test, not(loom)))]
@@ -193,7 +194,7 @@ impl Acceptor {
         let (socket, uid) = (Watch::new(&self.watcher, socket), peer.uid.unwrap_or_default());
         let mut state = self.state();
         let (is_busy, why) = if let Err(why) = check_user(uid, geteuid().as_raw(), self.config.other_users) {
-            tracing::warn!(uid, pid = peer.pid, "refused a connection of another user");
+            limited!(warn, uid, pid = peer.pid, "refused a connection of another user");
             (false, why)
         } else if state.half_open.len() >= MOST_HALF_OPEN {
             (
@@ -249,7 +250,11 @@ impl Acceptor {
         let is_shown = peer.uid == Some(geteuid().as_raw());
         let Some(slot) = self.wakeups.allocate(is_shown) else {
             let most = self.wakeups.slots.most;
-            tracing::warn!(most, "refused a connection: there are as many as there may be");
+            limited!(
+                warn,
+                most,
+                "refused a connection: there are as many as there may be"
+            );
             return refuse(&socket, true, &no_more_than(most));
         };
         let (segment, memory) = match Segment::create(self.layout) {
@@ -288,7 +293,7 @@ impl Acceptor {
                 self.waiting.fetch_add(1, Ordering::Release);
                 self.wakeups.wake();
             }
-            Err(error) => tracing::warn!(%error, "a connection could not be made"),
+            Err(error) => limited!(warn, %error, "a connection could not be made"),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::events::Data;
 use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::table::{ConnectionId, Stage};
+use crate::observe::limited;
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT, refusal};
 use crate::transport::no_more_than;
 
@@ -21,7 +22,8 @@ impl Locked<'_> {
     pub(super) fn admit(&mut self, request: ConnectionRequest) {
         let from = self.worker.client_address(&request);
         if self.state.acceptor.is_none() || self.state.half_open().count() >= MOST_HALF_OPEN {
-            tracing::warn!(
+            limited!(
+                warn,
                 ?from,
                 "refused a connection: too many are being made at this moment"
             );
@@ -33,7 +35,7 @@ impl Locked<'_> {
                 let id = self.state.insert(endpoint, Stage::HalfOpen);
                 self.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
             }
-            Err(status) => tracing::warn!(?from, %status, "a connection could not be made"),
+            Err(status) => limited!(warn, ?from, %status, "a connection could not be made"),
         }
     }
 
@@ -71,7 +73,8 @@ impl Locked<'_> {
             (Some(address), _) => match self.connect_to_worker(address) {
                 Ok(endpoint) => endpoint,
                 Err(status) => {
-                    return tracing::warn!(%status, "a source cannot be reached at the address that it says");
+                    limited!(warn, %status, "a source cannot be reached at the address that it says");
+                    return;
                 }
             },
             (None, None) => return,

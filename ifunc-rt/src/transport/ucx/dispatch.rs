@@ -11,6 +11,7 @@ use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::packet::{Packet, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Stage};
+use crate::observe::limited;
 use crate::transport::LinkError;
 
 impl Locked<'_> {
@@ -338,7 +339,7 @@ impl Locked<'_> {
     /// Logs what carries a connection.
     pub(super) fn log_lanes(&self, id: ConnectionId) {
         let over = self.carried_by(id);
-        tracing::info!(over, "connected by UCX");
+        limited!(info, over, "connected by UCX");
         let version = self.worker.library().version();
         if self.state.mode == Mode::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
             static LOGGED: Once = Once::new();

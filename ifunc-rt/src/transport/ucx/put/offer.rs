@@ -16,6 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::layout::{Layout, View};
 use super::rings::Rings;
+use crate::observe::limited;
 use crate::transport::LinkError;
 use crate::transport::handshake::{Declined, MOST_WAITING};
 use crate::transport::ucx::engine::{Core, Locked};
@@ -106,7 +107,7 @@ impl Locked<'_> {
         // SAFETY: peers are trusted with the process, as `docs/transports.md` says; the form of the key was validated.
         let remote = unsafe { worker.unpack(endpoint, &key, address, rings.peer.len()) };
         let remote = remote.map_err(|error| {
-            tracing::warn!(%error, "a connection could not be made");
+            limited!(warn, %error, "a connection could not be made");
             "a ring whose key UCX does not take"
         })?;
         rings.nonce = nonce;
@@ -128,7 +129,7 @@ impl Locked<'_> {
                 self.notify_peer(id, Notice::Welcome, 0, &message);
             }
             Err(error) => {
-                tracing::warn!(%error, "refused a connection: there is no memory for its ring");
+                limited!(warn, %error, "refused a connection: there is no memory for its ring");
                 let ::ucx::Error { doing, status } = error;
                 let why = format!("it has no memory for a ring: {doing}: {status}");
                 self.turn_away(id, Mode::Puts, &why, true);
@@ -147,7 +148,7 @@ impl Locked<'_> {
             acceptor.waiting.push_back(id);
             self.state.set_deadline(id, None);
         } else {
-            tracing::warn!("closed a connection: too many wait already");
+            limited!(warn, "closed a connection: too many wait already");
             self.end(id, LinkError::Closed);
         }
         Ok(())
@@ -171,7 +172,7 @@ impl Locked<'_> {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be made");
+                limited!(warn, %error, "a connection could not be made");
                 connection.failure = Some(error.status);
                 self.end(id, LinkError::Closed);
             }
