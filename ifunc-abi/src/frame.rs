@@ -31,7 +31,7 @@
 //! | `Completions` | → source | 0 | 0 | outcomes of requests: see [`batch`](crate::batch) |
 //!
 //! | `Partial` | → source | | | see [`travel`](crate::travel) |
-//! | `Reply`, `Weights`, `NodesLost`, `Window` | between nodes | | | see [`travel`](crate::travel) |
+//! | `Reply`, `Weights`, `NodesLost`, `Window`, `Bounce` | between nodes | | | see [`travel`](crate::travel) |
 //!
 //! An `Install` binds one handle per entry of its image, in the order of the image's table, from its own on; an `Unbind` releases
 //! them. An `Install` that needs a handle of another image releases that image first.
@@ -94,6 +94,8 @@ pub enum Kind {
     NodesLost = 22,
     /// The window of a stream between nodes.
     Window = 23,
+    /// An invocation comes back to the node that sent it: the other one could not answer it.
+    Bounce = 24,
 }
 
 impl Kind {
@@ -120,6 +122,7 @@ impl Kind {
             21 => Self::Weights,
             22 => Self::NodesLost,
             23 => Self::Window,
+            24 => Self::Bounce,
             _ => return None,
         })
     }

@@ -129,6 +129,8 @@ reasons! {
         NodeBusy = 21, "the node's outbox is full";
         /// The deadline of the call had passed when the invocation arrived.
         TooLate = 22, "the deadline had passed before it could run";
+        /// The node does not know the node that awaits the answer, or holds the scope. Body: the number of that one.
+        UnknownNode = 25, "the node does not know the one that awaits the answer";
     }
 }
 

@@ -15,6 +15,7 @@
 //! | [`Weights`](crate::frame::Kind::Weights) | 0 | 0 | for each scope a [`ReturnHead`] and a [`ScopeReport`] |
 //! | [`NodesLost`](crate::frame::Kind::NodesLost) | 0 | 0 | [`LostNode`]s |
 //! | [`Window`](crate::frame::Kind::Window) | 0 asks, 1 grants | nonce of the slot | [`WindowHead`] |
+//! | [`Bounce`](crate::frame::Kind::Bounce) | the unknown node | 0 | [`TravelHead`] of the invocation |
 //!
 //! A source sends the first three to its target and receives `Partial` and `NodesLost` from it; the others travel
 //! between nodes. A completion that another node caused has the flag

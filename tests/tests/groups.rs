@@ -1,6 +1,8 @@
 //! Code that travels through a group of nodes: it is sent to one node, goes on to others, and answers its source.
 
 mod common;
+#[path = "groups/shared.rs"]
+mod shared;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +11,8 @@ use ifunc_rt::group::{Group, Nodes};
 use ifunc_rt::{Error, Scope, Serving, Source, SourceOptions, Target, TargetBuilder};
 use ifunc_tests_ifuncs::State;
 use ifunc_tests_ifuncs::travel::{
-    Count, LONGEST, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_spread, t_tour, t_tour_panics,
+    Count, LONGEST, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_relay, t_spread, t_tour,
+    t_tour_panics,
 };
 
 use common::{Process, connect, libraries, library, over_there, unique, unique_within};
@@ -273,6 +276,109 @@ fn late_again(nodes: &[Node]) -> Node {
         thread::yield_now();
     }
     node
+}
+
+#[test]
+fn invocations_of_other_entries_go_on_over_nodes_that_know_the_code_from_their_peers() {
+    let nodes = start(3, accepting);
+    // The source is connected to node 0 alone, which sends the code on.
+    let source = connect(&nodes[0].address);
+    let relay = source.register::<t_relay>().unwrap();
+    let route = [1, 2, 1, 0, 2];
+    // The last entry answers twice the sum; one without nodes to visit answers itself.
+    assert_eq!(relay.call(&Tour::new(&[])).unwrap().wait().unwrap(), 0);
+    let calls: Vec<_> = (0..50).map(|_| relay.call(&Tour::new(&route)).unwrap()).collect();
+    for call in calls {
+        assert_eq!(call.wait().unwrap(), 2 * sum(0, &route));
+    }
+    // The notes are invocations of their own: those of a scope have ended when it has.
+    let finished = source
+        .finish(|scope| scope.send(&relay, &Tour::new(&route)))
+        .unwrap();
+    assert_eq!(
+        (finished.executed, finished.failed),
+        (1 + 5 + 5, 0),
+        "{finished:?}"
+    );
+    // In C.
+    // SAFETY: a library of these tests.
+    let in_c = unsafe { source.load_path(library("t_c_relay")).unwrap() };
+    let payload = Tour::new(&route);
+    let bytes = ifunc::zerocopy::IntoBytes::as_bytes(&payload);
+    for _ in 0..10 {
+        let answer = in_c.call(bytes).unwrap().wait().unwrap();
+        assert_eq!(answer, (2 * sum(0, &route)).to_le_bytes());
+    }
+    // Every note of the first 51 and of the 10 in C was kept, once it has arrived: the sums before each hop.
+    let notes: u64 = (0..route.len()).map(|n| sum(0, &route[..n])).sum();
+    let deadline = Instant::now() + common::TIMEOUT;
+    let expected = notes * 61;
+    let noted = source.register::<ifunc_tests_ifuncs::travel::t_noted>().unwrap();
+    let count = || {
+        let all = noted.call_stream(&Count { from: 0, to: 3 }).unwrap();
+        all.map(Result::unwrap).sum::<u64>()
+    };
+    while count() != expected {
+        assert!(Instant::now() < deadline, "{} of {expected}", count());
+        thread::yield_now();
+    }
+    stop(nodes);
+}
+
+#[test]
+fn a_node_that_knows_only_its_peer_runs_nothing_that_it_could_not_answer() {
+    libraries();
+    // A chain: 0 and 1 know each other, and 1 and 2.
+    let chain: Vec<(u32, Target)> = (0..)
+        .zip((0..3).map(|_| accepting().listen(&unique_within()).unwrap()))
+        .collect();
+    let addresses: Vec<String> = chain.iter().map(|(_, target)| target.address()).collect();
+    let nodes: Vec<Node> = chain
+        .into_iter()
+        .map(|(number, mut target)| {
+            let group = match number {
+                0 => Group::new(0),
+                _ => Group::new(number)
+                    .node(number - 1, &addresses[number as usize - 1])
+                    .unwrap(),
+            };
+            let nodes = target.join(group.on_demand()).unwrap();
+            let address = target.address();
+            let serving = target.spawn(state()).unwrap();
+            Node {
+                address,
+                nodes,
+                serving,
+            }
+        })
+        .collect();
+    nodes[0].nodes.add(1, &addresses[1]).unwrap();
+    nodes[1].nodes.add(2, &addresses[2]).unwrap();
+    let source = connect(&nodes[0].address);
+    let tour = source.register::<t_tour>().unwrap();
+    assert_eq!(tour.call(&Tour::new(&[1])).unwrap().wait().unwrap(), 1);
+    let unknown = tour
+        .call(&Tour::new(&[1, 2]))
+        .unwrap()
+        .wait()
+        .unwrap_err()
+        .to_string();
+    let teaches = "on node 2: node 0; help: add node 0 to its group";
+    assert!(
+        unknown.contains("does not know") && unknown.contains(teaches),
+        "{unknown}"
+    );
+    let in_scope = source
+        .finish(|scope| scope.send(&tour, &Tour::new(&[1, 2])))
+        .unwrap();
+    assert_eq!((in_scope.executed, in_scope.failed), (2, 1), "{in_scope:?}");
+    // A source of node 1 is answered: 1 and 2 know each other.
+    let second = connect(&nodes[1].address).register::<t_tour>().unwrap();
+    assert_eq!(second.call(&Tour::new(&[2])).unwrap().wait().unwrap(), 3);
+    nodes[2].nodes.add(0, &addresses[0]).unwrap();
+    assert_eq!(tour.call(&Tour::new(&[1, 2])).unwrap().wait().unwrap(), 3);
+    let ran = stop(nodes);
+    assert_eq!(ran, [4, 5, 2]);
 }
 
 #[test]

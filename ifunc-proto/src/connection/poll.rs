@@ -338,7 +338,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
         if matches!(
             header.kind,
-            Kind::Reply | Kind::Weights | Kind::NodesLost | Kind::Window
+            Kind::Reply | Kind::Weights | Kind::NodesLost | Kind::Window | Kind::Bounce
         ) {
             if self.node.is_none() {
                 return Err(Closed::broke("a frame between nodes, from a peer that is none"));

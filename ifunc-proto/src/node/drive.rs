@@ -22,9 +22,14 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// Whether something waits for a node that there is a link to.
     #[must_use]
     pub fn has_work_for(&self, node: u32) -> bool {
-        self.members.get(&node).is_some_and(|member| {
-            !member.queue.is_empty() || !member.control.is_empty() || member.are_returns_due
-        })
+        self.members.get(&node).is_some_and(Member::has_work)
+    }
+
+    /// The nodes for which something waits that can be sent: their windows were not found closed. When such a window opens, its
+    /// link reports it, and the driver of the link calls [`drive`](Self::drive).
+    pub fn ready_peers(&self) -> impl Iterator<Item = u32> + '_ {
+        let ready = self.members.iter().filter(|(_, member)| member.is_ready());
+        ready.map(|(&node, _)| node)
     }
 
     /// Sends what waits for a node over its link, until the window is closed. Returns whether nothing waits any more.
@@ -37,6 +42,20 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     ) -> bool {
         self.now = now;
         self.prune(node, connection, link);
+        let is_done = self.send_all(node, connection, link, now);
+        if let Some(member) = self.members.get_mut(&node) {
+            member.is_blocked = !is_done;
+        }
+        is_done
+    }
+
+    fn send_all<L: Link, U, B>(
+        &mut self,
+        node: u32,
+        connection: &mut Connection<I, U, B>,
+        link: &mut L,
+        now: u64,
+    ) -> bool {
         while connection.is_linked() {
             if connection.caller.has_outgoing() && !connection.drive(link) {
                 return false;

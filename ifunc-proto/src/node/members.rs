@@ -29,6 +29,8 @@ pub(super) struct Member<I> {
     state: State,
     /// The driver was asked for a link.
     is_asked: bool,
+    /// Its window was closed when something was last sent to it.
+    pub(super) is_blocked: bool,
     /// 0: not known.
     epoch: u64,
     /// Invocations that were not sent.
@@ -50,6 +52,7 @@ impl<I> Member<I> {
         Self {
             state: State::Known,
             is_asked: false,
+            is_blocked: false,
             epoch: 0,
             queue: VecDeque::new(),
             control: VecDeque::new(),
@@ -71,6 +74,16 @@ impl<I> Member<I> {
     /// Whether the driver is to be asked for a link, now.
     pub(super) fn needs_link(&mut self) -> bool {
         self.state != State::Linked && !std::mem::replace(&mut self.is_asked, true)
+    }
+
+    /// Whether something waits for it.
+    pub(super) fn has_work(&self) -> bool {
+        !self.queue.is_empty() || !self.control.is_empty() || self.are_returns_due
+    }
+
+    /// Whether something waits for it that can be sent, as far as is known.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_linked() && !self.is_blocked && self.has_work()
     }
 
     pub(super) fn unconsumed(&self) -> usize {
@@ -107,6 +120,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if let Some(member) = self.members.get_mut(&node) {
             member.state = State::Linked;
             member.is_asked = false;
+            member.is_blocked = false;
             member.epoch = epoch;
         }
     }

@@ -28,6 +28,9 @@
 //! * **Failures.** What was not sent when its node was lost, and what was sent and perhaps not consumed, is reported to the
 //!   slot by the node that sent it. What was consumed and lost is known at the deadline: `Indeterminate`, with the nodes that
 //!   were lost since. A call without a deadline gets one when a node is lost: [`NodeConfig::grace`].
+//! * **Unknown nodes.** A node runs an invocation only if it knows the nodes that await its answer and hold its scope, so that what
+//!   it sends on can be reported, too. Otherwise the invocation bounces: the node that sent it, which knows them, reports
+//!   `UnknownNode`.
 //! * **Scopes.** The first node of a source's scope issues weight to each invocation. An invocation divides its weight among
 //!   those that it sends, and returns one part of it with the outcome. The scope ends when all weight has returned. Weight
 //!   that cannot be divided is kept as the root of a scope of its own. What returns is gathered: many returns share a frame.
@@ -363,6 +366,11 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
                     1 => self.window_granted(head.waiter.get(), header.token, head.count.get()),
                     _ => return Err(MalformedFrame("a window of unknown kind")),
                 }
+                Ok(())
+            }
+            Kind::Bounce => {
+                let head = TravelHead::parse(body).ok_or(MalformedFrame("a malformed bounce"))?;
+                self.bounced(from, header.handle, &head, now);
                 Ok(())
             }
             _ => Err(MalformedFrame("a frame that nodes do not send each other")),

@@ -41,6 +41,7 @@ pub(super) enum Control {
     Reply(Header, ReplyHead, Vec<u8>),
     Window(Header, WindowHead),
     Lost(LostNode),
+    Bounce(Header, TravelHead),
 }
 
 /// An invocation that was sent and may not have been consumed: what is needed to report that it was lost.
@@ -99,27 +100,57 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// An invocation in the outbox cannot be sent: ends it.
     pub(super) fn drop_message(&mut self, message: Message<I>, status: Status, detail: &[u8], now: u64) {
         self.bytes -= message.size();
-        let TravelHead {
+        self.end_unsent(&message.head, self.me(), status, detail, now);
+    }
+
+    /// Ends an invocation that runs nowhere: `node` reports why.
+    fn end_unsent(&mut self, head: &TravelHead, node: u32, status: Status, detail: &[u8], now: u64) {
+        let &TravelHead {
             reply_to,
             scope,
             weight,
             stream_next,
             ..
-        } = message.head;
+        } = head;
         let failed = Failed {
             status,
             detail: detail.to_vec(),
         };
-        self.reply(reply_to, stream_next.get(), Err(&failed));
+        self.reply_from(node, reply_to, stream_next.get(), Err(&failed));
         if scope.is_some() {
             let mut report = ifunc_abi::travel::ScopeReport::default();
-            report.fail(self.me(), status, detail);
-            self.return_weight(scope, weight.get(), &report, now);
+            report.fail(node, status, detail);
+            self.return_weight(scope, super::scopes::checked(weight.get()), &report, now);
         }
+    }
+
+    /// A node that awaits the answer of an invocation, or holds its scope, and that this one does not know.
+    pub(super) fn unknown_to_reply(&self, head: &TravelHead) -> Option<u32> {
+        let awaiting = [head.reply_to, head.scope].into_iter().filter(SlotRef::is_some);
+        let mut nodes = awaiting.map(|slot| slot.node.get());
+        nodes.find(|&node| node != self.me() && !self.members.contains_key(&node))
+    }
+
+    /// Sends an invocation back to the node that sent it, which knows the nodes in its head: it received it with them, or wrote
+    /// them.
+    pub(super) fn bounce(&mut self, to: u32, head: &TravelHead, unknown: u32) {
+        let header = Header::new(Kind::Bounce, unknown, 0);
+        self.post_control(to, Control::Bounce(header, *head));
+    }
+
+    /// A node sent an invocation back. It did not run there.
+    pub(super) fn bounced(&mut self, from: u32, unknown: u32, head: &TravelHead, now: u64) {
+        let status = Status::Rejected(Rejection::UnknownNode);
+        self.end_unsent(head, from, status, unknown.to_string().as_bytes(), now);
     }
 
     /// Replies to a slot, on whatever node. `index`: number of partial answers before.
     pub(super) fn reply(&mut self, to: SlotRef, index: u32, outcome: Result<&[u8], &Failed>) {
+        self.reply_from(self.me(), to, index, outcome);
+    }
+
+    /// As [`reply`](Self::reply), for another node.
+    fn reply_from(&mut self, node: u32, to: SlotRef, index: u32, outcome: Result<&[u8], &Failed>) {
         let (status, body) = match outcome {
             Ok(answer) => (Status::Executed, answer),
             Err(failed) => (failed.status, &failed.detail[..]),
@@ -129,17 +160,21 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         } else {
             index
         };
-        self.reply_with(to, index, true, status, body);
+        self.send_reply(node, to, index, true, status, body);
     }
 
     /// Sends a reply: the last one of its call, or a partial answer.
     pub(super) fn reply_with(&mut self, to: SlotRef, index: u32, is_last: bool, status: Status, body: &[u8]) {
+        self.send_reply(self.me(), to, index, is_last, status, body);
+    }
+
+    fn send_reply(&mut self, node: u32, to: SlotRef, index: u32, is_last: bool, status: Status, body: &[u8]) {
         if !to.is_some() {
             return;
         }
         let head = ReplyHead {
             slot: to.slot,
-            node: U32::new(self.me()),
+            node: U32::new(node),
             index: U32::new(index),
             is_last: U32::new(is_last.into()),
         };
@@ -159,6 +194,7 @@ impl Control {
             Self::Reply(header, head, body) => (*header, head.as_bytes(), body),
             Self::Window(header, head) => (*header, head.as_bytes(), &[]),
             Self::Lost(node) => (Header::new(Kind::NodesLost, 0, 0), node.as_bytes(), &[]),
+            Self::Bounce(header, head) => (*header, head.as_bytes(), &[]),
         }
     }
 }

@@ -219,6 +219,63 @@ fn a_scope_ends_after_all_that_was_sent_in_it_even_with_the_least_weight() {
 }
 
 #[test]
+fn an_invocation_whose_caller_is_unknown_comes_back_to_the_node_that_sent_it() {
+    // Node 1 knows neither node 4, which awaits the answer, nor node 5, which holds the scope.
+    let heads = [
+        (SlotRef::new(4, 2, 77), SlotRef::NONE, 4),
+        (SlotRef::NONE, SlotRef::new(5, 2, 77), 5),
+        (SlotRef::new(0, 2, 77), SlotRef::new(5, 2, 77), 5),
+    ];
+    let mut node = node();
+    for (reply_to, scope, unknown) in heads {
+        let head = TravelHead {
+            reply_to,
+            scope,
+            ..TravelHead::of_source(4)
+        };
+        assert!(matches!(
+            node.arrive(Arrival::Node(1), &head, 0),
+            Err(Ended::Elsewhere)
+        ));
+        let control = node.members.get_mut(&1).unwrap().control.pop_front().unwrap();
+        let (header, body, _) = control.frame();
+        assert_eq!(
+            (header.kind, header.handle, body),
+            (Kind::Bounce, unknown, head.as_bytes())
+        );
+    }
+    assert_eq!(node.footprint(), Default::default());
+
+    // The node that sent it reports it.
+    let head = TravelHead {
+        scope: SlotRef::scope_of_source(1),
+        ..TravelHead::of_source(4)
+    };
+    let mut visit = arrive(&mut node, 9, &head);
+    node.forward(&mut visit, 1, Code, b"on").unwrap();
+    node.end(visit, Ok(None), 0);
+    let sent = node.members.get_mut(&1).unwrap().queue.pop_front().unwrap();
+    node.bytes -= sent.size();
+    let header = Header::new(Kind::Bounce, 0, 0);
+    node.receive(1, header, sent.head.as_bytes(), 0).unwrap();
+    let Some(Event::Answer {
+        origin: 9,
+        node: 1,
+        outcome: Err(failed),
+    }) = node.next_event()
+    else {
+        panic!("the call ends");
+    };
+    assert_eq!(failed.status, Status::Rejected(Rejection::UnknownNode));
+    assert_eq!(failed.detail, b"0");
+    node.finish(3, 1, 77, 0);
+    let Some(Event::Finished { report, .. }) = node.next_event() else {
+        panic!("the scope ends");
+    };
+    assert_eq!((report.executed, report.failed), (1, 1));
+}
+
+#[test]
 fn a_window_holds_partial_answers_back_and_the_invocation_goes_on_when_it_opens() {
     let mut node = node();
     let head = TravelHead {
@@ -258,7 +315,7 @@ fn a_window_holds_partial_answers_back_and_the_invocation_goes_on_when_it_opens(
 proptest! {
     #[test]
     fn any_frame_of_a_node_is_processed(
-        frames in prop::collection::vec((19..24_u8, any::<u8>(), 0..3_u64, prop::collection::vec(0..4_u8, 0..120)), 1..20),
+        frames in prop::collection::vec((19..25_u8, any::<u8>(), 0..3_u64, prop::collection::vec(0..4_u8, 0..120)), 1..20),
     ) {
         let mut node = node();
         let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));

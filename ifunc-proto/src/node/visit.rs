@@ -124,6 +124,12 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// It is not run. The failure has been reported, or is to be, as [`Ended`] says.
     pub fn arrive(&mut self, from: Arrival<O>, head: &TravelHead, now: u64) -> Result<Visit<I, O>, Ended<O>> {
         self.now = now;
+        if let Arrival::Node(from) = from
+            && let Some(unknown) = self.unknown_to_reply(head)
+        {
+            self.bounce(from, head, unknown);
+            return Err(Ended::Elsewhere);
+        }
         let is_from_source = matches!(from, Arrival::Source { .. });
         let mut is_full = false;
         let window = head.stream_window.get().min(self.config.max_window);

@@ -97,17 +97,27 @@ impl TargetDoorbell {
 
     /// Sleeps until the listener's peers, another thread or the stop ring.
     pub(crate) fn sleep(&self) -> std::io::Result<()> {
-        self.sleep_at_most(self.poll_interval())
+        self.sleep_at_most(Duration::MAX)
     }
 
     /// As [`sleep`](Self::sleep), for at most this time.
     pub(crate) fn sleep_for(&self, time: Duration) -> std::io::Result<()> {
-        let interval = self.poll_interval();
-        self.sleep_at_most(Some(interval.map_or(time, |interval| interval.min(time))))
+        self.sleep_at_most(time)
     }
 
-    fn sleep_at_most(&self, time: Option<Duration>) -> std::io::Result<()> {
-        self.epoll.wait(time, |_| {})?;
+    fn sleep_at_most(&self, time: Duration) -> std::io::Result<()> {
+        let set_asleep = |is_asleep| {
+            if let Some(travels) = self.travels.get() {
+                travels.set_asleep(is_asleep);
+            }
+        };
+        // Before the time is computed: what becomes due sooner after that rings.
+        set_asleep(true);
+        let interval = self.poll_interval().filter(|&interval| interval < time);
+        let time = interval.or((time != Duration::MAX).then_some(time));
+        let slept = self.epoll.wait(time, |_| {});
+        set_asleep(false);
+        slept?;
         self.local.clear();
         Ok(())
     }

@@ -85,6 +85,9 @@ fn with_nodes(status: Status, detail: String) -> String {
         Status::Failed(Failure::NodeLost) | Status::Rejected(Rejection::NodeLost | Rejection::NoNode) => {
             format!("node {detail}")
         }
+        Status::Rejected(Rejection::UnknownNode) => {
+            format!("node {detail}; help: add node {detail} to its group")
+        }
         Status::Failed(Failure::Indeterminate) => format!("nodes that were lost meanwhile: {detail}"),
         _ => detail,
     }

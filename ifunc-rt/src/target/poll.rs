@@ -233,6 +233,10 @@ impl Links {
             self.active.push_back(Box::new(connection));
         }
         if !self.parked.is_empty() {
+            // Another thread may have parked the tasks while this one ran an invocation.
+            if host.travels.is_busy() {
+                self.unpark(&[Tasks::KEY]);
+            }
             if host.travels.is_waking() {
                 self.unpark_travels(host);
             }

@@ -61,9 +61,8 @@ impl Tasks {
     /// Does what there is to do. Returns the number of invocations that it ran.
     #[cold]
     pub(super) fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
-        let is_busy = host.travels.take_busy();
-        host.travels.tick(!is_busy);
-        if !host.travels.take_busy() && !is_busy {
+        host.travels.tick(!host.travels.is_ready());
+        if !host.travels.is_ready() {
             return 0;
         }
         let mut ran = 0;
@@ -142,7 +141,7 @@ impl Tasks {
         host.travels.tick(true);
         host.send_to_nodes();
         host.dial_wanted();
-        !host.travels.with(|node| node.has_local()) && !host.travels.has_mail()
+        !host.travels.is_ready() && !host.travels.has_mail()
     }
 }
 
@@ -151,21 +150,16 @@ impl Host {
     pub(super) fn send_to_nodes(&self) {
         let Some(nodes) = self.nodes() else { return };
         let travels = &self.travels;
-        let peers = travels.with(|node| {
-            let peers = node.linked_peers().filter(|&peer| node.has_work_for(peer));
-            peers.collect::<Vec<u32>>()
-        });
+        if !travels.is_ready() {
+            return;
+        }
+        let peers: Vec<u32> = travels.with(|node| node.ready_peers().collect());
         for peer in peers {
             if let Some(source) = nodes.source(peer) {
                 let mut state = source.shared().lock();
                 state.connection.send_to_node();
                 state.polled();
             }
-        }
-        // What is left waits for windows, and needs no poll: the links report when these open.
-        travels.take_busy();
-        if travels.with(|node| node.has_local()) {
-            travels.set_busy();
         }
     }
 

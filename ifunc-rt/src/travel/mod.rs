@@ -75,10 +75,12 @@ pub(crate) enum Mail {
 #[derive(Debug)]
 pub(crate) struct Travels {
     node: Mutex<ProtocolNode>,
-    /// The node has something to send, to run or to dial.
-    is_busy: AtomicBool,
+    /// The node has something to send, to run or to dial. What waits for a closed window does not count.
+    is_ready: AtomicBool,
     /// When the node has something to do, if nothing happens before: nanoseconds on its clock.
     due: AtomicU64,
+    /// A thread sleeps on the doorbell until `due`, or less.
+    is_asleep: AtomicBool,
     /// What waits for connections, by their numbers, and for how many connections.
     mail: Mutex<BTreeMap<u64, Vec<Mail>>>,
     has_mail: AtomicUsize,
@@ -108,8 +110,9 @@ impl Travels {
         };
         Arc::new(Self {
             node: Mutex::new(Node::new(config)),
-            is_busy: AtomicBool::new(false),
+            is_ready: AtomicBool::new(false),
             due: AtomicU64::new(u64::MAX),
+            is_asleep: AtomicBool::new(false),
             mail: Mutex::default(),
             has_mail: AtomicUsize::new(0),
             wanted: Mutex::default(),
@@ -130,12 +133,14 @@ impl Travels {
         while let Some(event) = node.next_event() {
             self.keep(event, me);
         }
-        let is_busy = node.has_local() || node.linked_peers().any(|peer| node.has_work_for(peer));
-        if is_busy {
-            self.is_busy.store(true, Ordering::Release);
+        let is_ready =
+            node.has_local() || node.ready_peers().next().is_some() || !lock(&self.wanted).is_empty();
+        self.is_ready.store(is_ready, Ordering::Release);
+        let due = node.next_deadline().unwrap_or(u64::MAX);
+        // With several threads, another one may sleep, until a later time.
+        if due < self.due.swap(due, Ordering::SeqCst) && self.is_asleep.load(Ordering::SeqCst) {
+            self.wake();
         }
-        self.due
-            .store(node.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
         result
     }
 
@@ -177,10 +182,7 @@ impl Travels {
                     self.post(connection, Mail::Lost(node));
                 }
             }
-            Event::Connect { node } => {
-                lock(&self.wanted).push(node);
-                self.is_busy.store(true, Ordering::Release);
-            }
+            Event::Connect { node } => lock(&self.wanted).push(node),
         }
     }
 
@@ -218,16 +220,6 @@ impl Travels {
         drop(self.take_mail(connection));
     }
 
-    /// Whether the node has something to do now. Asking is taking: it is asked again after more has come.
-    pub(crate) fn take_busy(&self) -> bool {
-        self.is_busy.swap(false, Ordering::AcqRel)
-    }
-
-    /// The node has something to do.
-    pub(crate) fn set_busy(&self) {
-        self.is_busy.store(true, Ordering::Release);
-    }
-
     /// A connection holds back an invocation that may travel, until [`admits`](Self::admits).
     pub(crate) fn hold(&self) {
         self.is_holding.store(true, Ordering::Release);
@@ -251,9 +243,19 @@ impl Travels {
         self.is_used.load(Ordering::Acquire)
     }
 
+    /// Whether the node has something to send, to run or to dial.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
+    }
+
+    /// A thread is about to sleep on the doorbell until [`time_left`](Self::time_left) has passed, or sleeps no more.
+    pub(crate) fn set_asleep(&self, is_asleep: bool) {
+        self.is_asleep.store(is_asleep, Ordering::SeqCst);
+    }
+
     /// Whether the node has something to do now.
     pub(crate) fn is_busy(&self) -> bool {
-        self.is_busy.load(Ordering::Acquire) || self.is_due()
+        self.is_ready() || self.is_due()
     }
 
     fn is_due(&self) -> bool {
@@ -263,7 +265,7 @@ impl Travels {
 
     /// The time until the node has something to do.
     pub(crate) fn time_left(&self) -> Option<Duration> {
-        let due = self.due.load(Ordering::Relaxed);
+        let due = self.due.load(Ordering::SeqCst);
         (due != u64::MAX).then(|| Duration::from_nanos(due.saturating_sub(now())))
     }
 
@@ -279,7 +281,11 @@ impl Travels {
 
     /// Nodes to which the node asked for a link.
     pub(crate) fn take_wanted(&self) -> Vec<u32> {
-        std::mem::take(&mut lock(&self.wanted))
+        let wanted = std::mem::take(&mut *lock(&self.wanted));
+        if !wanted.is_empty() {
+            self.with(|_| ());
+        }
+        wanted
     }
 
     /// Wakes the threads that serve.

@@ -129,7 +129,10 @@ impl Mesh {
             members,
             sources: Vec::new(),
             links: Vec::new(),
-            ledger: Ledger::default(),
+            ledger: Ledger {
+                is_sparse: scenario == Scenario::Mixed && rng.one_in(3),
+                ..Ledger::default()
+            },
             now: 1,
             weights,
             taste,
@@ -190,7 +193,8 @@ impl Mesh {
         };
         let mut node = Node::new(config);
         let others = (0..self.members).filter(|&other| number.is_some() && number != Some(other));
-        others.for_each(|other| node.add(other as u32));
+        let known = others.filter(|_| !self.ledger.is_sparse);
+        known.for_each(|other| node.add(other as u32));
         SimulatedNode {
             is_up: true,
             epoch,

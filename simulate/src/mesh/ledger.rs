@@ -69,6 +69,10 @@ pub(super) struct Ledger {
     pub(super) scopes: Vec<Scope>,
     /// The nodes that died or whose link was cut, with their epochs.
     pub(super) lost: Vec<(usize, u64)>,
+    /// Nodes know only those of which they were told, or to which they had a link.
+    pub(super) is_sparse: bool,
+    /// Which nodes were told of which others, or had a link to them, since they last started.
+    pub(super) met: std::collections::BTreeSet<(usize, usize)>,
     pub(super) runs: u64,
     /// Frames that returned weights.
     pub(super) weight_frames: u64,
@@ -132,6 +136,11 @@ impl Ledger {
         Some(id)
     }
 
+    /// Whether a node does not know another one.
+    pub(super) fn is_stranger(&self, node: usize, other: usize) -> bool {
+        self.is_sparse && node != other && !self.met.contains(&(node, other))
+    }
+
     /// Whether a node died, or a link of it, since a call began on it.
     fn is_lost(&self, (node, epoch): (usize, u64)) -> bool {
         self.lost.contains(&(node, epoch))
@@ -177,6 +186,11 @@ impl Ledger {
                 (!is_refused || record.runs > 0).then_some("its image is accepted")
             }
             Status::Rejected(Rejection::HopLimit | Rejection::NodeBusy) => None,
+            Status::Rejected(Rejection::UnknownNode) => {
+                let is_right = self.is_sparse && node == record.to && record.runs == 0;
+                (!is_right || named(detail).len() != 1)
+                    .then_some("its node knew the one that awaits the answer, or it ran")
+            }
             status => {
                 let is_own = call.end == Some(End::Fail(status)) && record.to == node;
                 (!is_own).then_some("no invocation of it ended so")

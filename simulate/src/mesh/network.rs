@@ -56,6 +56,7 @@ impl Mesh {
             let epoch = self.nodes[to].epoch;
             self.nodes[from].ports.push(port);
             self.nodes[from].node.linked(to as u32, epoch, self.now);
+            self.ledger.met.insert((from, to));
         }
         say!(self, "node {one}: connects to node {other} by link {link}");
         true
@@ -161,6 +162,7 @@ impl Mesh {
         }
         let mut dead = self.new_node(rng, Some(node), epoch);
         dead.is_up = false;
+        self.ledger.met.retain(|&(knows, _)| knows != node);
         self.nodes[node] = dead;
     }
 
@@ -215,6 +217,7 @@ impl Mesh {
         for other in 0..self.members {
             if rng.one_in(2) {
                 self.nodes[other].node.add(node as u32);
+                self.ledger.met.insert((other, node));
             }
         }
         say!(self, "node {node}: starts again");

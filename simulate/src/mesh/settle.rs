@@ -174,10 +174,10 @@ impl Mesh {
         if !self.is_faultless {
             return;
         }
-        let has_deadlines = self.taste.deadlines > 0;
-        // A scope is refused when there are too many.
+        // What a node could not answer bounces; a scope is refused when there are too many.
+        let may_end_unrun = self.taste.deadlines > 0 || self.ledger.is_sparse;
         let may_end = |record: &Record| {
-            record.travels && (has_deadlines || record.scope.is_some()) || record.image.image.is_refused
+            record.travels && (may_end_unrun || record.scope.is_some()) || record.image.image.is_refused
         };
         let records = self.ledger.records.iter();
         let missing = records

@@ -244,6 +244,7 @@ impl Stage<'_> {
                     || held.slots >= 2
                     || held.scopes >= 4
             }
+            Err(TravelError::NoNode) if self.ledger.is_stranger(self.at, record.to) => true,
             Err(TravelError::NoNode) => self.ledger.is_lost_node(record.to),
             Err(TravelError::HopLimit) => record.depth > hops,
             Err(TravelError::NoGroup) => self.at >= self.members,

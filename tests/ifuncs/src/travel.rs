@@ -1,5 +1,7 @@
 //! Ifuncs that travel through a group of nodes.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use ifunc::prelude::*;
 use ifunc::{Onward, TravelError};
 
@@ -151,4 +153,142 @@ pub fn t_count_up(to: u64, state: &mut State, ctx: &mut Context) -> u64 {
         }
     }
     to
+}
+
+/// A tour over nodes that serve on several threads. The last one answers the sum of the numbers of all nodes.
+#[ifunc]
+pub fn t_shared_tour(mut tour: Tour, visits: &AtomicU64, ctx: &mut Context) -> Onward<u64> {
+    visits.fetch_add(1, Ordering::Relaxed);
+    tour.sum += u64::from(ctx.node().unwrap_or(1000));
+    match tour.route[..tour.len as usize].get(tour.at as usize) {
+        None => Onward::Answer(tour.sum),
+        Some(&next) => {
+            tour.at += 1;
+            match ctx.forward::<t_shared_tour>(next, &tour) {
+                Ok(()) => Onward::Forwarded,
+                Err(why) => panic!("to node {next}: {why}"),
+            }
+        }
+    }
+}
+
+/// Spreads over a group whose nodes serve on several threads.
+#[ifunc]
+pub fn t_shared_spread(spread: Spread, visits: &AtomicU64, ctx: &mut Context) {
+    let visited = visits.fetch_add(1, Ordering::Relaxed);
+    if spread.depth == 0 {
+        return;
+    }
+    let next = Spread {
+        depth: spread.depth - 1,
+        fan: spread.fan,
+    };
+    for n in 0..spread.fan as usize {
+        let peers = ctx.peers();
+        let node = match peers.get((n + visited as usize) % (peers.len() + 1)) {
+            Some(&node) => node,
+            None => ctx.node().unwrap_or_default(),
+        };
+        if let Err(why) = ctx.send::<t_shared_spread>(node, &next) {
+            panic!("to node {node}: {why}");
+        }
+    }
+}
+
+/// Answers in parts on nodes that serve on several threads, and goes on to the next node after each ten.
+#[ifunc]
+pub fn t_shared_count(mut count: Count, visits: &AtomicU64, ctx: &mut Context) -> Onward<u64> {
+    visits.fetch_add(1, Ordering::Relaxed);
+    let here = ctx.node().unwrap_or_default();
+    let next = ctx.peers().first().copied().unwrap_or(here);
+    while count.from < count.to {
+        let result = ctx.reply(&count.from);
+        let node = match result {
+            Ok(()) => {
+                count.from += 1;
+                if count.from % 10 != 0 {
+                    continue;
+                }
+                next
+            }
+            Err(TravelError::Window) => here,
+            Err(why) => panic!("number {}: {why}", count.from),
+        };
+        return match ctx.forward::<t_shared_count>(node, &count) {
+            Ok(()) => Onward::Forwarded,
+            Err(why) => panic!("number {}: {why}", count.from),
+        };
+    }
+    Onward::Replied
+}
+
+/// What a node leaves on the next one.
+#[ifunc::layout]
+#[derive(Clone, Copy)]
+pub struct Note {
+    /// The node that wrote it.
+    pub from: u32,
+    /// The sum of the tour there.
+    pub sum: u32,
+}
+
+/// Keeps a note: the state counts what was noted.
+#[ifunc]
+pub fn t_note(note: Note, state: &mut State) {
+    state.counter += u64::from(note.sum);
+}
+
+/// Ends a tour of [`t_relay`] with twice its sum.
+#[ifunc]
+pub fn t_finish_tour(tour: Tour, state: &mut State, ctx: &mut Context) -> u64 {
+    state.changes += 1;
+    2 * (tour.sum + u64::from(ctx.node().unwrap_or(1000)))
+}
+
+/// Visits nodes: leaves a note by another entry on the next one each time, and lets a third entry end on the last one.
+#[ifunc]
+pub fn t_relay(mut tour: Tour, state: &mut State, ctx: &mut Context) -> Onward<u64> {
+    state.changes += 1;
+    let here = ctx.node().unwrap_or(1000);
+    tour.sum += u64::from(here);
+    let route = &tour.route[..tour.len as usize];
+    let Some(&next) = route.get(tour.at as usize) else {
+        return Onward::Answer(tour.sum);
+    };
+    let note = Note {
+        from: here,
+        sum: tour.sum as u32,
+    };
+    if let Err(why) = ctx.send::<t_note>(next, &note) {
+        panic!("a note for node {next}: {why}");
+    }
+    tour.at += 1;
+    let forwarded = if tour.at == tour.len {
+        ctx.forward::<t_finish_tour>(next, &tour)
+    } else {
+        ctx.forward::<t_relay>(next, &tour)
+    };
+    match forwarded {
+        Ok(()) => Onward::Forwarded,
+        Err(why) => panic!("to node {next}: {why}"),
+    }
+}
+
+/// Answers in parts what was noted on each node, from node `from` on.
+#[ifunc]
+pub fn t_noted(mut count: Count, state: &State, ctx: &mut Context) -> Onward<u64> {
+    let here = u64::from(ctx.node().unwrap_or_default());
+    if here == count.from {
+        if let Err(why) = ctx.reply(&state.counter) {
+            panic!("what node {here} noted: {why}");
+        }
+        count.from += 1;
+    }
+    if count.from >= count.to {
+        return Onward::Replied;
+    }
+    match ctx.forward::<t_noted>(count.from as u32, &count) {
+        Ok(()) => Onward::Forwarded,
+        Err(why) => panic!("to node {}: {why}", count.from),
+    }
 }

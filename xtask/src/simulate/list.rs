@@ -410,6 +410,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        for message in queue.into_iter().skip(1) {",
     ),
     mutant(
+        "node: what it cannot answer runs",
+        "node/visit.rs",
+        "&& let Some(unknown) = self.unknown_to_reply(head)",
+        "&& let Some(unknown) = self.unknown_to_reply(head).filter(|_| false)",
+    ),
+    mutant(
+        "node: what bounces takes its weight along",
+        "node/outbox.rs",
+        "        self.end_unsent(head, from, status,",
+        "        let head = &TravelHead { scope: SlotRef::NONE, ..*head };\n        self.end_unsent(head, from, status,",
+    ),
+    mutant(
         "node: what was forwarded and answered leaves, too",
         "node/visit.rs",
         "if outcome.is_err()\n            && let Some(dropped)",
