@@ -25,7 +25,7 @@
 //! | `Sync` | → target | 0 | of the completion | – |
 //! | `Stats` | → target | offset of the page | of the completion | – |
 //! | `Batch` | → target | 0 | 0 | invocations: see [`batch`](crate::batch) |
-//! | `Travel`, `Finish`, `Grant` | → target | | | see [`travel`](crate::travel) |
+//! | `Travel`, `Finish`, `Grant`, `Cancel` | → target | | | see [`travel`](crate::travel) |
 //! | `Completion` | → source | status | of the request | answer or detail |
 //! | `Report` | → source | status | sequence number of the failed frame | handle (u32), then the detail |
 //! | `Completions` | → source | 0 | 0 | outcomes of requests: see [`batch`](crate::batch) |
@@ -78,6 +78,8 @@ pub enum Kind {
     Finish = 9,
     /// The source took partial answers of a call.
     Grant = 10,
+    /// The source dropped a call: the target need not await its answer.
+    Cancel = 11,
     /// The outcome of a request.
     Completion = 16,
     /// The failure of a request that wanted no completion.
@@ -114,6 +116,7 @@ impl Kind {
             8 => Self::Travel,
             9 => Self::Finish,
             10 => Self::Grant,
+            11 => Self::Cancel,
             16 => Self::Completion,
             17 => Self::Report,
             18 => Self::Completions,

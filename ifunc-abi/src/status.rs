@@ -74,6 +74,8 @@ reasons! {
         Indeterminate = 10, "no answer came before the deadline";
         /// The ifunc forwarded the invocation and then ended with an answer or a failure of its own.
         EndedTwice = 11, "the ifunc forwarded the invocation and answered it, too";
+        /// The source dropped the call. What was forwarded may run; its answer is dropped.
+        Cancelled = 12, "the source dropped the call";
     }
 }
 

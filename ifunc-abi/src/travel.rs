@@ -10,6 +10,7 @@
 //! | [`Travel`](crate::frame::Kind::Travel) | of the image | of the completion, or 0 | [`TravelHead`], payload |
 //! | [`Finish`](crate::frame::Kind::Finish) | number of the scope | of the completion | – |
 //! | [`Grant`](crate::frame::Kind::Grant) | number of partial answers | of the call | – |
+//! | [`Cancel`](crate::frame::Kind::Cancel) | 0 | of the call | – |
 //! | [`Partial`](crate::frame::Kind::Partial) | number of the partial answer, from 0 | of the call | partial answer |
 //! | [`Reply`](crate::frame::Kind::Reply) | status | nonce of the slot | [`ReplyHead`], answer or detail |
 //! | [`Weights`](crate::frame::Kind::Weights) | 0 | 0 | for each scope a [`ReturnHead`] and a [`ScopeReport`] |

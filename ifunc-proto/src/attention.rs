@@ -6,7 +6,8 @@ pub(crate) struct Attention(u8);
 
 impl Attention {
     pub(crate) const NONE: Self = Self(0);
-    /// Something waits to be sent: a body in fragments, calls to send again, handles to release, a batch that is closing.
+    /// Something waits to be sent: a body in fragments, calls to send again or to cancel, handles to release, a batch that is
+    /// closing.
     pub(crate) const BACKLOG: Self = Self(1);
     /// A batch is open.
     pub(crate) const BATCH: Self = Self(2);

@@ -65,6 +65,8 @@ pub struct Caller<I, U> {
     /// Calls that are sent again over this link.
     resend: VecDeque<u64>,
     unbind: Vec<u32>,
+    /// Calls that travel, and were dropped.
+    cancel: VecDeque<u64>,
     /// Sequence number of the last frame whose body was sent in fragments.
     last_fragmented: u32,
     /// Nodes that the peer reported as lost.
@@ -429,6 +431,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             bodies: 0,
             resend: VecDeque::new(),
             unbind: Vec::new(),
+            cancel: VecDeque::new(),
             last_fragmented: 0,
             lost_nodes: VecDeque::new(),
         }
@@ -441,6 +444,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.limits = limits.unwrap_or(self.limits);
         self.former.clear();
         self.unbind.clear();
+        self.cancel.clear();
         self.batch.set_limit(self.batch_size, max_body);
         self.attention.set(Attention::DUPLEX, is_duplex);
         self.attention.set(Attention::UNLINKED, limits.is_none());
@@ -641,13 +645,17 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.report_sent(u32::from_le_bytes(handle), sequence, Ok(completion));
     }
 
-    /// Drops a call. Its completion is ignored when it arrives.
+    /// Drops a call. Its completion is ignored when it arrives. If it travels, the next [`drive`](Connection::drive) cancels it:
+    /// the peer gives its slot back, and ends it.
     pub fn abandon(&mut self, token: u64) {
         let is_resent = self.resend.contains(&token);
         self.resend.retain(|&other| other != token);
         // A completion arrives only over the link over which the frame was sent, or will be.
         let may_complete = self.is_served() && !is_resent || self.calls.is_in_batch(token);
-        self.calls.abandon(token, may_complete);
+        if self.calls.abandon(token, may_complete) {
+            self.cancel.push_back(token);
+            self.attention.set(Attention::BACKLOG, true);
+        }
     }
 
     /// The link died. Every request ends, or waits to be sent again. `is_unconsumed` tells whether the peer may not have

@@ -20,6 +20,8 @@ pub enum Request {
     Finish,
     /// An invocation of the image that is bound to this handle.
     Invocation(u32),
+    /// The same of one that may travel on.
+    Traveling(u32),
 }
 
 /// An invocation that may be sent again over another link.
@@ -362,12 +364,23 @@ impl<U> Calls<U> {
         Some(outcome)
     }
 
-    /// The caller dropped the call. `may_complete`: a completion may still arrive, so the token stays in use.
-    pub(crate) fn abandon(&mut self, token: u64, may_complete: bool) {
+    /// The caller dropped the call. `may_complete`: a completion may still arrive, so the token stays in use. Returns whether the
+    /// peer may await the answer of another node for it.
+    pub(crate) fn abandon(&mut self, token: u64, may_complete: bool) -> bool {
         self.set_user(token, None);
         self.partials.remove(&token);
         match self.state(token) {
-            Some(state @ State::Pending { .. }) if may_complete => *state = State::Abandoned,
+            Some(state @ State::Pending { .. }) if may_complete => {
+                let is_traveling = matches!(
+                    state,
+                    State::Pending {
+                        request: Request::Traveling(_),
+                        ..
+                    }
+                );
+                *state = State::Abandoned;
+                return is_traveling;
+            }
             Some(State::Pending { .. }) => {
                 self.in_flight -= 1;
                 self.release(token);
@@ -375,6 +388,12 @@ impl<U> Calls<U> {
             Some(State::Done(_)) => self.release(token),
             _ => {}
         }
+        false
+    }
+
+    /// Whether the caller dropped the call, and its completion has not arrived.
+    pub(crate) fn is_abandoned(&mut self, token: u64) -> bool {
+        matches!(self.state(token), Some(State::Abandoned))
     }
 
     /// The link died: no completion of what was sent will arrive. Returns the calls that may be sent again, in the order in
@@ -561,7 +580,9 @@ mod tests {
             (first + 1..again).collect::<Vec<_>>(),
             "tokens are consecutive"
         );
-        others.iter().for_each(|&token| calls.abandon(token, false));
+        for &token in &others {
+            assert!(!calls.abandon(token, false));
+        }
         let second = calls.begin(Request::Flush, None);
         assert_eq!(second, again, "it has the same slot");
         calls.set_user(second, Some(()));

@@ -113,6 +113,9 @@ pub trait Host {
     /// The source took partial answers of the call with this [token](ReplyTo::token).
     fn grant(&mut self, _token: u64, _count: u32) {}
 
+    /// The source dropped the call with this [token](ReplyTo::token).
+    fn cancel(&mut self, _token: u64) {}
+
     /// Receives a frame from a node of the group that is no invocation:
     /// [`Node::receive`](crate::node::Node::receive).
     ///

@@ -457,6 +457,10 @@ impl<B> Server<B> {
                 host.grant(header.token, header.handle);
                 Ok(())
             }
+            Kind::Cancel => {
+                host.cancel(header.token);
+                Ok(())
+            }
             Kind::Finish if header.token == 0 => Err(Closed::broke("a `Finish` without a token")),
             Kind::Finish => self.finish(tx, host, header, frame.sequence),
             kind => Err(Closed::broke(format!("{kind:?} is no request"))),

@@ -29,7 +29,7 @@ use crate::frame::{FrameError, Kind};
 use crate::status::{Failure, Rejection};
 
 /// Version of the encoding of [`Stats`].
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Longest snapshot that a target sends or a source accepts, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 /// Largest number of sources in a snapshot (those that connected first) and of ifuncs (those with the most
@@ -110,6 +110,8 @@ pub struct Stats {
     pub ifuncs: Vec<IfuncStats>,
     /// Sums over the ifuncs that the target no longer remembers.
     pub forgotten: IfuncCounts,
+    /// What the target does as a node of a group; `None`: it has joined none.
+    pub group: Option<GroupStats>,
 }
 
 impl Stats {
@@ -132,6 +134,31 @@ impl Stats {
             _ => Err(postcard::Error::DeserializeBadEncoding),
         }
     }
+}
+
+/// What a node of a group has sent to other nodes, and what it holds now.
+///
+/// `invocations` is the work; the other frames are what the group needs to answer and to end it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupStats {
+    /// Its number in the group.
+    pub node: u32,
+    /// Number of nodes that it has a link to.
+    pub linked: u64,
+    /// Frames with invocations that it forwarded or sent to other nodes.
+    pub invocations: u64,
+    /// Frames with answers, partial answers or failures of calls.
+    pub replies: u64,
+    /// Frames that return the weight of scopes, by which the source of a scope learns that everything in it has ended.
+    pub weights: u64,
+    /// Other frames: the windows of streams, and reports of lost nodes.
+    pub others: u64,
+    /// Bytes of invocations for other nodes, or for itself, that were not sent.
+    pub outbox_bytes: u64,
+    /// Calls of its sources that it awaits an answer of.
+    pub slots: u64,
+    /// Scopes in which something has not ended.
+    pub scopes: u64,
 }
 
 /// Memory for installed code, in bytes.

@@ -1,4 +1,5 @@
-//! What waits to be sent: fragments, calls that are sent again, a batch that is closing, handles to be released.
+//! What waits to be sent: fragments, calls that are sent again, a batch that is closing, calls that were dropped, handles to be
+//! released.
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind};
 
@@ -27,6 +28,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 self.send_again(tx, token)?
             } else if self.batch.is_closing {
                 self.send_batch(tx)?
+            } else if let Some(&token) = self.cancel.front() {
+                self.send_cancel(tx, token)?
             } else if let Some(&handle) = self.unbind.last() {
                 self.send_unbind(tx, handle)?
             } else {
@@ -111,6 +114,19 @@ impl<I: Image + Clone, U> Caller<I, U> {
             }
         }
         self.resend.pop_front();
+        Ok(true)
+    }
+
+    /// Tells the peer that a call was dropped, unless it has ended meanwhile.
+    fn send_cancel(&mut self, tx: &mut impl Outbound, token: u64) -> Result<bool, LinkError> {
+        if self.calls.is_abandoned(token) {
+            if tx.reserve(0, 1)?.is_none() {
+                self.lacking = 0;
+                return Ok(false);
+            }
+            tx.commit(Header::new(Kind::Cancel, 0, token), 0);
+        }
+        self.cancel.pop_front();
         Ok(true)
     }
 

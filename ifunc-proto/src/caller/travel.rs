@@ -106,7 +106,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             let len = self.checked_len(len, bound)?;
             body.truncate(len);
             let token = if wants_completion {
-                self.calls.begin(Request::Invocation(handle), None)
+                self.calls.begin(Request::Traveling(handle), None)
             } else {
                 0
             };
@@ -131,7 +131,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 recorded(sequence)
             };
             let token = if wants_completion {
-                self.calls.begin_sent(Request::Invocation(handle), None, send)
+                self.calls.begin_sent(Request::Traveling(handle), None, send)
             } else {
                 send(0);
                 self.calls.last_send = Some((sequence, handle));

@@ -6,7 +6,7 @@ use zerocopy::little_endian::U64;
 
 use super::Node;
 use super::members::Member;
-use super::outbox::Sent;
+use super::outbox::{Control, Sent};
 use super::visit::left;
 use crate::caller::{Image, NotSent, Submission, SubmitError};
 use crate::connection::Connection;
@@ -67,10 +67,17 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 sent.sequence.get_or_insert(connection.caller.last_fragmented());
             }
             let is_sent = if let Some(control) = member.control.front() {
+                if matches!(control, Control::Reply(..)) {
+                    failpoint!("node.reply");
+                }
                 let (header, head, rest) = control.frame();
                 let is_sent = connection.submit_to_node(link, header, head, rest).is_some();
                 if is_sent {
-                    member.control.pop_front();
+                    let sent = match member.control.pop_front() {
+                        Some(Control::Reply(..)) => &mut self.traffic.replies,
+                        _ => &mut self.traffic.others,
+                    };
+                    *sent += 1;
                 }
                 is_sent
             } else if member.are_returns_due {
@@ -163,8 +170,10 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             memory[..len].copy_from_slice(&message.payload);
             Ok::<_, std::convert::Infallible>(len)
         };
+        failpoint!("node.outbox");
         let lost = match connection.submit_travel(link, submission, &head, &mut encode) {
             Ok(accepted) => {
+                failpoint!("node.forwarded");
                 if head.reply_to.is_some() {
                     member.sent.push_back(Sent {
                         sequence: accepted.sequence,
@@ -175,6 +184,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 if let Some(message) = member.queue.pop_front() {
                     self.bytes -= message.size();
                 }
+                self.traffic.invocations += 1;
                 return true;
             }
             Err(NotSent::Blocked) => return false,

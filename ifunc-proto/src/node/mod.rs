@@ -11,8 +11,8 @@
 //!    returns, and calls [`Node::end`]. The running code sends, forwards and replies through the node and the visit.
 //!    Nothing leaves before `end`.
 //! 2. [`Host::admits_travel`](crate::host::Host::admits_travel) is [`Node::admits`];
-//!    [`Host::reject_travel`](crate::host::Host::reject_travel) is [`Node::reject`]; `finish`, `grant` and `node_frame`
-//!    are [`Node::finish`], [`Node::grant`] and [`Node::receive`].
+//!    [`Host::reject_travel`](crate::host::Host::reject_travel) is [`Node::reject`]; `finish`, `grant`,
+//!    `cancel` and `node_frame` are [`Node::finish`], [`Node::grant`], [`Node::cancel`] and [`Node::receive`].
 //! 3. After a poll the driver runs each [`Node::next_local`], does what each [`Node::next_event`] says, and calls
 //!    [`Node::drive`] for each node that it [has something for](Node::has_work_for) and whose window may be open.
 //! 4. After a poll that found nothing it calls [`Node::idle`], and [`Node::tick`] when [`Node::next_deadline`] has passed.
@@ -21,7 +21,8 @@
 //! # Rules
 //!
 //! * **Slots.** The first node of a source's call opens a slot when the invocation is forwarded. Each node that ends the
-//!   invocation replies straight to it. A slot ends once: a late second reply finds another nonce.
+//!   invocation replies straight to it. A slot ends once: a late second reply finds another nonce. It ends early when its source
+//!   drops the call; what was forwarded runs all the same.
 //! * **Outbox.** What arrives from nodes is always received: it consumes one message and produces at most what it sends.
 //!   While the outbox is over half of its bytes, sources wait. Over the bound, [`send`](Node::send) and
 //!   [`forward`](Node::forward) return `Busy`. Replies are not bounded in bytes, but by the slots that await them.
@@ -171,6 +172,19 @@ pub struct NodeFootprint {
     pub returns: usize,
 }
 
+/// Frames that a node has sent to other nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeTraffic {
+    /// Invocations.
+    pub invocations: u64,
+    /// Answers, partial answers and failures.
+    pub replies: u64,
+    /// Frames that return weights.
+    pub weights: u64,
+    /// Windows, and lost nodes.
+    pub others: u64,
+}
+
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -181,6 +195,9 @@ enum Timer {
 
 /// Connections that ended and are remembered.
 const MAX_ENDED: usize = 64;
+
+/// Dropped calls that are remembered while invocations run.
+const MAX_CANCELLED: usize = 1024;
 
 /// Lost nodes that are remembered.
 const MAX_LOST: usize = 256;
@@ -224,8 +241,12 @@ pub struct Node<I, O> {
     /// Bytes of all messages that were not sent.
     bytes: usize,
     slots: Table<Slot<O>>,
-    /// The slots of streamed calls, by connection and token.
-    streams: BTreeMap<(u64, u64), (u32, u64)>,
+    /// The slots, by connection and token.
+    calls: BTreeMap<(u64, u64), (u32, u64)>,
+    /// Invocations of sources that have arrived and not ended.
+    visits: usize,
+    /// Calls that were dropped while they may have been one of these, by connection and token.
+    cancelled: VecDeque<(u64, u64)>,
     /// Invocations that wait for the window of their stream.
     waiting: BTreeMap<u64, Waiting<I>>,
     /// Their part of `bytes`.
@@ -247,8 +268,7 @@ pub struct Node<I, O> {
     owed_at_last_sweep: usize,
     /// When the driver last told the time.
     now: u64,
-    /// Frames with weights that were sent.
-    weight_frames: u64,
+    traffic: NodeTraffic,
 }
 
 impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
@@ -262,7 +282,9 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
             local: VecDeque::new(),
             bytes: 0,
             slots: Table::new(),
-            streams: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            visits: 0,
+            cancelled: VecDeque::new(),
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             next_waiter: 1,
@@ -276,7 +298,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
             ended_connections: VecDeque::new(),
             owed_at_last_sweep: 0,
             now: 0,
-            weight_frames: 0,
+            traffic: NodeTraffic::default(),
         }
     }
 
@@ -324,10 +346,10 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
         }
     }
 
-    /// Frames with weights that were sent. The rest of what was sent is work.
+    /// What it has sent to other nodes so far. Invocations are work; the rest is bookkeeping.
     #[must_use]
-    pub fn weight_frames(&self) -> u64 {
-        self.weight_frames
+    pub fn traffic(&self) -> NodeTraffic {
+        self.traffic
     }
 
     /// Processes a frame of a node that is no invocation.

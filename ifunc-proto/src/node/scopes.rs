@@ -394,7 +394,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// The weights of these scopes were sent.
     pub(super) fn weights_sent(&mut self, scopes: &[SlotRef]) {
-        self.weight_frames += 1;
+        self.traffic.weights += 1;
         for scope in scopes {
             if let Some(returns) = self.returns.get_mut(scope) {
                 returns.take();

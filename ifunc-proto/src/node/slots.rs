@@ -9,7 +9,7 @@ use ifunc_abi::travel::{NO_DEADLINE, NOT_STREAMED, ReplyHead, SlotRef, WindowHea
 use zerocopy::little_endian::{U32, U64};
 
 use super::outbox::{Control, Message};
-use super::{Event, Node, Timer};
+use super::{Event, MAX_CANCELLED, Node, Timer};
 use crate::caller::Image;
 
 /// A call that was forwarded from here.
@@ -95,9 +95,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             waiter: None,
         });
         let index = self.slots.insert(nonce, slot);
-        if is_streamed {
-            self.streams.insert((connection, token), (index, nonce));
-        }
+        self.calls.insert((connection, token), (index, nonce));
         if deadline != NO_DEADLINE {
             self.timers.insert((deadline, Timer::Slot(index, nonce)));
         }
@@ -108,11 +106,11 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     fn close_slot(&mut self, index: u32, nonce: u64) -> Option<Slot<O>> {
         let mut slot = self.slots.remove(index, nonce)?;
         self.timers.remove(&(slot.deadline, Timer::Slot(index, nonce)));
-        if let Some(stream) = slot.stream.take() {
-            self.streams.remove(&(slot.connection, slot.token));
-            if let Some((node, waiter, _)) = stream.waiter {
-                self.grant_waiter(node, waiter, nonce, 0);
-            }
+        self.calls.remove(&(slot.connection, slot.token));
+        if let Some(stream) = slot.stream.take()
+            && let Some((node, waiter, _)) = stream.waiter
+        {
+            self.grant_waiter(node, waiter, nonce, 0);
         }
         Some(slot)
     }
@@ -190,12 +188,38 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             status: Status::Failed(Failure::Indeterminate),
             detail: lost.join(" ").into_bytes(),
         };
+        self.end_here(slot, failed);
+    }
+
+    /// Ends the call of a slot that was closed.
+    fn end_here(&mut self, slot: Slot<O>, failed: Failed) {
         let node = self.me();
         self.events.push_back(Event::Answer {
             origin: slot.origin,
             node,
             outcome: Err(Box::new(failed)),
         });
+    }
+
+    /// A source dropped a call: nothing awaits its answer. The call ends, so that the source learns that no more of it arrives;
+    /// one that runs here now ends when it is forwarded. One that has ended, or was not forwarded, is not known any more.
+    pub fn cancel(&mut self, connection: u64, token: u64) {
+        let Some(&(index, nonce)) = self.calls.get(&(connection, token)) else {
+            if self.visits > 0 {
+                if self.cancelled.len() == MAX_CANCELLED {
+                    self.cancelled.pop_front();
+                }
+                self.cancelled.push_back((connection, token));
+            }
+            return;
+        };
+        if let Some(slot) = self.close_slot(index, nonce) {
+            let failed = Failed {
+                status: Status::Failed(Failure::Cancelled),
+                detail: Vec::new(),
+            };
+            self.end_here(slot, failed);
+        }
     }
 
     /// A node was lost: calls without a deadline get one. Returns the connections that have calls under way.
@@ -225,7 +249,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// A source took so many partial answers of a call: its window opens by as many.
     pub fn grant(&mut self, connection: u64, token: u64, count: u32) {
-        let Some(&(index, nonce)) = self.streams.get(&(connection, token)) else {
+        let Some(&(index, nonce)) = self.calls.get(&(connection, token)) else {
             return;
         };
         let max_window = self.config.max_window;

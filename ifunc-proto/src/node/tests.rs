@@ -312,6 +312,85 @@ fn a_window_holds_partial_answers_back_and_the_invocation_goes_on_when_it_opens(
     assert_eq!(node.next_deadline(), None);
 }
 
+#[test]
+fn a_call_that_was_dropped_gives_its_slot_back_and_ends_once() {
+    let mut node = node();
+    let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));
+    node.forward(&mut visit, 1, Code, b"on").unwrap();
+    node.end(visit, Ok(None), 0);
+    let (index, nonce, _) = node.slots.iter_mut().next().unwrap();
+    // Of another connection, and another call.
+    node.cancel(4, 9);
+    node.cancel(3, 8);
+    assert_eq!(node.footprint().slots, 1);
+    node.cancel(3, 9);
+    let Some(Event::Answer {
+        origin: 9,
+        node: 0,
+        outcome: Err(failed),
+    }) = node.next_event()
+    else {
+        panic!("the source learns that nothing more arrives");
+    };
+    assert_eq!(failed.status, Status::Failed(Failure::Cancelled));
+    // Its reply comes late, and so does another cancellation.
+    reply(&mut node, index, nonce, b"yes");
+    node.cancel(3, 9);
+    assert!(node.next_event().is_none());
+    assert_eq!((node.footprint().slots, node.next_deadline()), (0, None));
+    // What was forwarded is sent all the same.
+    assert!(node.has_work_for(1));
+}
+
+#[test]
+fn a_call_that_is_dropped_while_it_runs_holds_no_slot_when_it_is_forwarded() {
+    let mut node = node();
+    let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));
+    node.forward(&mut visit, 1, Code, b"on").unwrap();
+    node.cancel(3, 9);
+    node.end(visit, Ok(None), 0);
+    assert!(matches!(
+        node.next_event(),
+        Some(Event::Answer {
+            origin: 9,
+            outcome: Err(_),
+            ..
+        })
+    ));
+    assert_eq!(node.footprint().slots, 0);
+    // It is forgotten with the last invocation that ran at the time.
+    assert!(node.cancelled.is_empty());
+}
+
+#[test]
+fn a_stream_that_was_dropped_ends_what_waits_for_its_window() {
+    let mut node = node();
+    let head = TravelHead {
+        stream_next: U32::ZERO,
+        stream_window: U32::ZERO,
+        ..TravelHead::of_source(4)
+    };
+    let mut visit = arrive(&mut node, 9, &head);
+    assert_eq!(
+        node.reply_partially(&mut visit, b"first"),
+        Err(TravelError::Window)
+    );
+    node.forward(&mut visit, 0, Code, b"on").unwrap();
+    node.end(visit, Ok(None), 0);
+    assert_eq!(node.footprint().waiting, 1);
+    node.cancel(3, 9);
+    assert!(matches!(
+        node.next_event(),
+        Some(Event::Answer {
+            origin: 9,
+            outcome: Err(_),
+            ..
+        })
+    ));
+    assert!(node.next_event().is_none() && !node.has_local());
+    assert_eq!(node.footprint(), Default::default());
+}
+
 proptest! {
     #[test]
     fn any_frame_of_a_node_is_processed(

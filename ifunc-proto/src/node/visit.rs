@@ -131,6 +131,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return Err(Ended::Elsewhere);
         }
         let is_from_source = matches!(from, Arrival::Source { .. });
+        self.visits += usize::from(is_from_source);
         let mut is_full = false;
         let window = head.stream_window.get().min(self.config.max_window);
         let mut visit = Visit {
@@ -424,6 +425,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 let slot = Slot::new(origin, connection, token, max_answer, deadline, self.lost_count);
                 forwarded.1.head.reply_to = self.open_slot(slot, next, window);
                 set_stream(&mut forwarded.1.head, next, window);
+                if self.cancelled.contains(&(connection, token)) {
+                    self.cancel(connection, token);
+                }
                 Ended::Elsewhere
             }
             (Some(forwarded), Answers::Slot(slot)) => {
@@ -455,6 +459,12 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 Ended::Elsewhere
             }
         };
+        if is_from_source {
+            self.visits = self.visits.saturating_sub(1);
+            if self.visits == 0 {
+                self.cancelled.clear();
+            }
+        }
         debug_assert!(!has_failed || forwarded.is_none(), "a failure is not forwarded");
         sent.extend(forwarded.map(|forwarded| *forwarded));
         self.divide(scope, weight, &mut sent, &report, now);

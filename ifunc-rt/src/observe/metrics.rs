@@ -17,6 +17,7 @@ use ifunc_exec::{IdHasher, InstalledImage, Observer};
 use super::IfuncKey;
 use super::counters::{HandleCounters, LinkCounters, SharedTimes, locked};
 use crate::policy::SourceInfo;
+use crate::travel::Travels;
 
 /// Most ifuncs that are kept of those that are not installed.
 const MAX_UNINSTALLED: usize = 1024;
@@ -32,6 +33,7 @@ pub(crate) struct Metrics {
     /// Number of the last snapshot.
     snapshots: AtomicU64,
     tables: Mutex<Tables>,
+    travels: Arc<Travels>,
 }
 
 /// What is counted by connection and by ifunc.
@@ -85,7 +87,13 @@ pub(crate) struct About<'a> {
 }
 
 impl Metrics {
-    pub(crate) fn new(address: String, timing: Timing, code_bytes: usize, max_images: usize) -> Arc<Self> {
+    pub(crate) fn new(
+        address: String,
+        timing: Timing,
+        code_bytes: usize,
+        max_images: usize,
+        travels: Arc<Travels>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             address,
             since: Instant::now(),
@@ -94,6 +102,7 @@ impl Metrics {
             max_images: max_images as u64,
             snapshots: AtomicU64::new(0),
             tables: Mutex::default(),
+            travels,
         })
     }
 
@@ -132,6 +141,7 @@ impl Metrics {
 
     /// What was counted so far, for connection `asked_by`.
     pub(super) fn snapshot(&self, asked_by: u64) -> Stats {
+        let group = self.travels.stats();
         let tables = self.tables();
         let now = Instant::now();
         let since = |then: Instant| u64::try_from((now - then).as_nanos()).unwrap_or(u64::MAX);
@@ -202,6 +212,7 @@ impl Metrics {
             sources,
             ifuncs,
             forgotten,
+            group,
         }
     }
 }

@@ -102,13 +102,27 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use ifunc_abi::stats::Timing;
 
     use super::*;
+    use crate::os::EventFd;
+    use crate::travel::Travels;
+
+    fn metrics(address: String) -> Arc<Metrics> {
+        let hello = crate::hello::serving(ifunc_abi::frame::Limits {
+            max_payload: 1,
+            max_image: 1,
+            max_answer: 1,
+        });
+        let doorbell = Arc::new(EventFd::new().unwrap());
+        Metrics::new(address, Timing::Off, 1, 1, Travels::new(&hello, 1, doorbell))
+    }
 
     #[test]
     fn a_request_that_comes_too_early_gets_the_same_snapshot() {
-        let metrics = Metrics::new("shm:x".into(), Timing::Off, 1, 1);
+        let metrics = metrics("shm:x".into());
         let mut pages = Pages::default();
         let began = Instant::now();
         let mut ask = |offset: u32, room: usize, after: Duration| {
@@ -148,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_is_too_large_is_not_taken_at_every_request() {
-        let metrics = Metrics::new("x".repeat(MAX_BYTES), Timing::Off, 1, 1);
+        let metrics = metrics("x".repeat(MAX_BYTES));
         let mut pages = Pages::default();
         let now = Instant::now();
         for _ in 0..3 {

@@ -237,7 +237,7 @@ impl Submitter {
             if let Err(error) = drained
                 && !matches!(error, Error::Serving { .. })
             {
-                shared.lock().connection.protocol.caller.abandon(token);
+                shared.lock().connection.abandon(token);
                 return Err(error.into());
             }
         }
@@ -245,7 +245,8 @@ impl Submitter {
     }
 }
 
-/// An outstanding call. Dropping it drops the answer; the target still runs the invocation.
+/// An outstanding call. Dropping it drops the answer; the target still runs the invocation. If it was forwarded to other nodes of a
+/// [group](crate::group), it still runs there, and the first target is told that nothing awaits it any more.
 ///
 /// There are three ways to get its answer: [`wait`](Self::wait) blocks, [`try_wait`](Self::try_wait) polls, and as a
 /// future it can be awaited under any executor. [`Source::driver`](super::Source::driver) explains which thread
@@ -386,8 +387,7 @@ impl<A> Call<A> {
     #[inline(never)]
     fn abandon(&mut self) {
         self.task = None;
-        let connection = &mut self.submitter.shared().lock().connection;
-        connection.protocol.caller.abandon(self.token);
+        self.submitter.shared().lock().connection.abandon(self.token);
     }
 
     /// Waits for the answer and returns its bytes undecoded: for an ifunc that returns nothing and passes bytes to

@@ -212,6 +212,9 @@ pub(super) enum Framing {
     Traveling,
 }
 
+/// Time in which the report that a call's deadline has passed reaches its source.
+const REPORT: Duration = Duration::from_millis(250);
+
 /// What accompanies an invocation that may travel on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Travels {
@@ -236,10 +239,12 @@ impl Default for Travels {
 }
 
 impl Travels {
-    /// The head of an invocation whose source waits as long as this.
+    /// The head of an invocation whose source waits as long as this. The call's deadline in the group is a little earlier: so
+    /// the source receives which nodes died, and does not merely stop waiting.
     pub(super) fn head(self, timeout: Duration) -> TravelHead {
         let mut head = TravelHead::of_source(self.hop_limit);
-        if let Ok(nanoseconds) = u64::try_from(timeout.as_nanos()) {
+        let in_group = timeout.saturating_sub(REPORT.min(timeout / 8));
+        if let Ok(nanoseconds) = u64::try_from(in_group.as_nanos()) {
             head.deadline = nanoseconds.into();
         }
         if self.scope != 0 {

@@ -213,8 +213,8 @@ impl<A> Drop for Answers<A> {
         if self.tokens.is_empty() {
             return;
         }
-        let caller = &mut self.submitter.shared().lock().connection.protocol.caller;
-        self.tokens.drain(..).for_each(|token| caller.abandon(token));
+        let connection = &mut self.submitter.shared().lock().connection;
+        self.tokens.drain(..).for_each(|token| connection.abandon(token));
     }
 }
 

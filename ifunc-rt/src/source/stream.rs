@@ -40,7 +40,7 @@ impl<E: Encoding> Handle<E> {
     /// on there when the iterator has taken some.
     ///
     /// **The deadline** of the handle holds for the whole call at the target, and for the wait for each part here. A dropped
-    /// stream drops the parts that it has not returned.
+    /// stream drops the parts that it has not returned, and its target is told: an invocation that waits for the window ends.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -122,8 +122,7 @@ impl<A> Iterator for Stream<A> {
 impl<A> Drop for Stream<A> {
     fn drop(&mut self) {
         if self.token != 0 {
-            let connection = &mut self.submitter.shared().lock().connection;
-            connection.protocol.caller.abandon(self.token);
+            self.submitter.shared().lock().connection.abandon(self.token);
         }
     }
 }

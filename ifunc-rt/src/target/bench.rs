@@ -75,11 +75,19 @@ impl Bench {
             max_answer: 1 << 10,
         };
         // Not timed: a run of entries is then run in one call.
+        let quiet = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let doorbell = TargetDoorbell::new(quiet.as_fd()).unwrap();
+        let travels = crate::travel::Travels::new(
+            &crate::hello::serving(limits),
+            1 << 20,
+            std::sync::Arc::clone(&doorbell.local),
+        );
         let metrics = Metrics::new(
             "loopback:bench".into(),
             ifunc_abi::stats::Timing::Off,
             1 << 20,
             64,
+            std::sync::Arc::clone(&travels),
         );
         let options = InProcessOptions {
             code_bytes: 1 << 20,
@@ -89,9 +97,7 @@ impl Bench {
             debug: DebugInfo::none(),
             library_folders: Vec::new,
         };
-        let quiet = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let unfinished = Unfinished::new(max_bytes, max_age);
-        let doorbell = TargetDoorbell::new(quiet.as_fd()).unwrap();
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),
@@ -107,11 +113,7 @@ impl Bench {
                 other_users: false,
                 peers: super::Peers::default(),
                 membership: None,
-                travels: crate::travel::Travels::new(
-                    &crate::hello::serving(limits),
-                    1 << 20,
-                    std::sync::Arc::clone(&doorbell.local),
-                ),
+                travels,
                 unfinished,
                 doorbell: std::sync::Arc::new(doorbell),
             },

@@ -152,7 +152,16 @@ impl Target {
     ) -> Result<Self, TargetError> {
         let (address, timing) = (listener.address(), builder.timing);
         let options = builder.executor;
-        let metrics = Metrics::new(address, timing, options.code_bytes, options.max_images);
+        let doorbell =
+            TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
+        let travels = Travels::new(&builder.listen.hello, builder.outbox, Arc::clone(&doorbell.local));
+        let metrics = Metrics::new(
+            address,
+            timing,
+            options.code_bytes,
+            options.max_images,
+            Arc::clone(&travels),
+        );
         let executor = InProcess::new(options, symbols, metrics.clone()).map_err(|error| match error {
             SetupError::Os(error) => TargetError::os("reserve memory for code")(error),
             SetupError::Names(conflict) => TargetError::Names(conflict),
@@ -163,9 +172,6 @@ impl Target {
             .map_err(TargetError::os("map a stack for injected code"))?;
         let (max_bytes, max_age) = builder.unfinished;
         let unfinished = Unfinished::new(max_bytes, max_age);
-        let doorbell =
-            TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
-        let travels = Travels::new(&builder.listen.hello, builder.outbox, Arc::clone(&doorbell.local));
         entry.set_services(Some(travels.clone()));
         doorbell.serve_node(Arc::clone(&travels));
         Ok(Self {

@@ -333,6 +333,11 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             .with(|node| node.grant(connection, token, count));
     }
 
+    fn cancel(&mut self, token: u64) {
+        let connection = self.state.source.connection;
+        self.host.travels.with(|node| node.cancel(connection, token));
+    }
+
     fn node_frame(&mut self, header: Header, body: &[u8]) -> Result<(), MalformedFrame> {
         let Some(from) = self.state.node else {
             return Err(MalformedFrame("a frame between nodes, and this target is none"));

@@ -173,22 +173,25 @@ pub(super) fn deliver<L: ifunc_proto::link::Link>(
                 origin,
                 node,
                 outcome,
-            } if is_current(&origin) => match node {
-                None => {
-                    let outcome = match &outcome {
-                        Ok(answer) => Ok(&answer[..]),
-                        Err(failed) => Err(failed.clone()),
-                    };
-                    protocol.answer(link, &mut counts, &origin.reply_to, outcome);
+            } if is_current(&origin) => {
+                failpoint!("node.relay");
+                match node {
+                    None => {
+                        let outcome = match &outcome {
+                            Ok(answer) => Ok(&answer[..]),
+                            Err(failed) => Err(failed.clone()),
+                        };
+                        protocol.answer(link, &mut counts, &origin.reply_to, outcome);
+                    }
+                    Some(node) => {
+                        let outcome = match &outcome {
+                            Ok(answer) => Ok(&answer[..]),
+                            Err(failed) => Err(&**failed),
+                        };
+                        protocol.relay(link, &mut counts, &origin.reply_to, node, outcome);
+                    }
                 }
-                Some(node) => {
-                    let outcome = match &outcome {
-                        Ok(answer) => Ok(&answer[..]),
-                        Err(failed) => Err(&**failed),
-                    };
-                    protocol.relay(link, &mut counts, &origin.reply_to, node, outcome);
-                }
-            },
+            }
             Mail::Partial {
                 origin,
                 number,

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ifunc_abi::hello::Hello;
+use ifunc_abi::stats::GroupStats;
 use ifunc_abi::travel::{LostNode, ScopeReport};
 use ifunc_exec::InstalledEntry;
 use ifunc_exec::services::now;
@@ -301,6 +302,23 @@ impl Travels {
     /// Length of the longest answer.
     pub(crate) fn max_answer(&self) -> usize {
         self.max_answer
+    }
+
+    /// What it does as a node of a group; `None`: it has joined none.
+    pub(crate) fn stats(&self) -> Option<GroupStats> {
+        let node = lock(&self.node);
+        let (held, sent) = (node.footprint(), node.traffic());
+        Some(GroupStats {
+            node: node.number()?,
+            linked: node.linked_peers().count() as u64,
+            invocations: sent.invocations,
+            replies: sent.replies,
+            weights: sent.weights,
+            others: sent.others,
+            outbox_bytes: held.outbox_bytes as u64,
+            slots: held.slots as u64,
+            scopes: held.scopes as u64,
+        })
     }
 
     /// What is sent to another node for an entry of an image that runs here: the image as it arrived.

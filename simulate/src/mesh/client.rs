@@ -129,6 +129,7 @@ impl Mesh {
                 partials: 0,
                 taken: 0,
                 is_over: false,
+                is_dropped: false,
             });
             let call = (self.ledger.calls.len() - 1) as u32;
             self.ledger.records[id as usize].call = Some(call);
@@ -220,6 +221,20 @@ impl Mesh {
             self.ledger.scope_ended(scope, &outcome, target);
         }
         has_moved
+    }
+
+    /// Drops a call.
+    pub(super) fn abandon(&mut self, rng: &mut Rng, at: usize, port: usize) {
+        let own = &mut self.nodes[at].ports[port];
+        let Some(client) = own.client.as_mut().filter(|client| !client.calls.is_empty()) else {
+            return;
+        };
+        let (token, call) = client.calls.swap_remove(rng.below(client.calls.len()));
+        client.ungranted.retain(|&(other, _)| other != token);
+        own.connection.caller.abandon(token);
+        let dropped = &mut self.ledger.calls[call as usize];
+        (dropped.is_over, dropped.is_dropped) = (true, true);
+        say!(self, "driver {at}: drops call {call}");
     }
 
     /// Asks for the end of a scope.

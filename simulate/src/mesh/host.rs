@@ -278,6 +278,10 @@ impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
         self.stage.node.grant(self.link as u64, token, count);
     }
 
+    fn cancel(&mut self, token: u64) {
+        self.stage.node.cancel(self.link as u64, token);
+    }
+
     fn node_frame(&mut self, header: Header, body: &[u8]) -> Result<(), MalformedFrame> {
         let from = self.peer.ok_or(MalformedFrame("from a source"))?;
         let received = self.stage.node.receive(from, header, body, self.stage.now);

@@ -50,6 +50,8 @@ pub(super) struct Call {
     pub(super) partials: u32,
     pub(super) taken: u32,
     pub(super) is_over: bool,
+    /// Its source dropped it.
+    pub(super) is_dropped: bool,
 }
 
 /// A scope of a source.

@@ -101,6 +101,7 @@ struct MeshLink {
 enum Action {
     Submit,
     TakeOutcomes,
+    Abandon,
     Finish,
     Poll,
     Run,
@@ -118,9 +119,10 @@ enum Action {
     Settle,
 }
 
-const ACTIONS: [(Action, u32); 17] = [
+const ACTIONS: [(Action, u32); 18] = [
     (Action::Submit, 160),
     (Action::TakeOutcomes, 60),
+    (Action::Abandon, 6),
     (Action::Finish, 8),
     (Action::Poll, 260),
     (Action::Run, 160),
@@ -241,6 +243,11 @@ impl Mesh {
             Action::Finish => {
                 if let (at, Some(port)) = self.pick_client(rng) {
                     self.finish_scope(rng, at, port);
+                }
+            }
+            Action::Abandon => {
+                if let (at, Some(port)) = self.pick_client(rng) {
+                    self.abandon(rng, at, port);
                 }
             }
             Action::Poll => {

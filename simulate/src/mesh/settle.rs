@@ -3,7 +3,7 @@
 use ifunc_proto::node::NodeFootprint;
 
 use super::ledger::Record;
-use super::{FAN_STEP, Mesh, Peer, Scenario, say};
+use super::{FAN_STEP, Mesh, Peer, Port, Scenario, say};
 use crate::ledger::Violation;
 use crate::link::End;
 use crate::rng::Rng;
@@ -73,6 +73,7 @@ impl Mesh {
             if self.pass(&mut rng) {
                 continue;
             }
+            self.expect_slots();
             let nodes = self.nodes.iter().filter(|node| node.is_up);
             match nodes.filter_map(|node| node.node.next_deadline()).min() {
                 Some(at) => self.pass_time(at.saturating_sub(self.now).max(1)),
@@ -176,8 +177,14 @@ impl Mesh {
         }
         // What a node could not answer bounces; a scope is refused when there are too many.
         let may_end_unrun = self.taste.deadlines > 0 || self.ledger.is_sparse;
+        // The window of a stream that was dropped does not open again.
+        let is_dropped = |record: &Record| {
+            let call = record.call.map(|call| &self.ledger.calls[call as usize]);
+            call.is_some_and(|call| call.is_streamed && call.is_dropped)
+        };
         let may_end = |record: &Record| {
-            record.travels && (may_end_unrun || record.scope.is_some()) || record.image.image.is_refused
+            record.travels && (may_end_unrun || record.scope.is_some() || is_dropped(record))
+                || record.image.image.is_refused
         };
         let records = self.ledger.records.iter();
         let missing = records
@@ -206,6 +213,29 @@ impl Mesh {
         }
     }
 
+    /// Nothing moves until time passes: nodes hold slots for the calls that their sources await, and not for those that they
+    /// dropped.
+    fn expect_slots(&mut self) {
+        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up) {
+            // A frame that says so may be behind an invocation that waits.
+            let may_wait = |port: &Port| port.connection.is_held() || port.connection.is_stalled();
+            if node.ports.iter().any(may_wait) {
+                continue;
+            }
+            let clients = self.nodes.iter().flat_map(|node| &node.ports);
+            let clients = clients.filter_map(|port| port.client.as_ref());
+            let own = clients.filter(|client| client.target == index);
+            let awaited: usize = own.map(|client| client.calls.len()).sum();
+            let slots = node.node.footprint().slots;
+            if slots > awaited {
+                self.ledger.fail(
+                    "a call that was dropped holds no slot",
+                    format_args!("node {index}: {slots} slots for {awaited} calls"),
+                );
+            }
+        }
+    }
+
     /// Nothing moves any more: nothing may wait.
     fn expect_rest(&mut self) {
         for (at, port) in self.clients() {
@@ -218,6 +248,13 @@ impl Mesh {
                     client.calls, client.scopes
                 );
                 self.ledger.fail("every call and every scope ends", detail);
+            }
+            let tokens = self.nodes[at].ports[port].connection.footprint().calls;
+            if tokens > 0 {
+                self.ledger.fail(
+                    "the token of a call is free when it has ended",
+                    format_args!("driver {at}: {tokens} in use"),
+                );
             }
         }
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up) {

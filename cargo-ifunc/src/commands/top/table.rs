@@ -90,6 +90,20 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
         format!("{} images in {memory} for code", count(code.images as f64)),
     ];
     push_parts(PLAIN, "Sources", ", ", &sources, columns, &mut head);
+    if let Some(group) = &stats.group {
+        let node = [
+            format!("node {}, linked to {} others", group.node, group.linked),
+            format!("{} invocations sent to them", count(group.invocations as f64)),
+            format!("{} replies", count(group.replies as f64)),
+            format!(
+                "{} frames of bookkeeping",
+                count((group.weights + group.others) as f64)
+            ),
+            format!("{} calls and {} scopes under way", group.slots, group.scopes),
+            format!("{} to be sent", bytes(group.outbox_bytes as f64)),
+        ];
+        push_parts(PLAIN, "Group", ", ", &node, columns, &mut head);
+    }
     let mut trouble = Vec::new();
     for (what, tally) in [("rejected", &total.rejected), ("images refused", &total.refused)] {
         trouble.extend(reasons(what, tally));

@@ -202,6 +202,12 @@ impl Connection {
         self.drive();
     }
 
+    /// Drops a call. If it travels, its target is told now if there is credit: the target gives back what it holds for it.
+    pub(super) fn abandon(&mut self, token: u64) {
+        self.protocol.caller.abandon(token);
+        self.drive();
+    }
+
     /// Sends an invocation. With a completion the result is its token, otherwise 0.
     ///
     /// # Errors
