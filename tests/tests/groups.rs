@@ -433,21 +433,6 @@ fn a_scope_ends_after_everything_in_it() {
 }
 
 #[test]
-#[ignore = "nightly: half a million invocations"]
-fn a_scope_ends_after_half_a_million() {
-    let nodes = start(4, accepting);
-    let options = SourceOptions::default().timeout(Duration::from_secs(600));
-    let source = Source::connect_with(&nodes[0].address, options).unwrap();
-    let spread = source.register::<t_spread>().unwrap();
-    // 1 + 8 + 64 + … + 8^6
-    let finished = source
-        .finish(|scope| scope.send(&spread, &Spread { depth: 6, fan: 8 }))
-        .unwrap();
-    assert_eq!((finished.executed, finished.failed), (299_593, 0));
-    assert_eq!(stop(nodes).iter().sum::<u64>(), 299_593);
-}
-
-#[test]
 fn every_call_ends_when_a_node_is_killed() {
     let Some(address) = unique() else { return };
     libraries();

@@ -7,7 +7,7 @@ use crate::process::{build_ifuncs, built_with, end, last_line, output, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
 
-/// All cells of shared memory, one cell of each state of the other transports.
+/// All cells of shared memory but most of those of groups, one cell of each state of the other transports.
 pub(crate) fn quick(steps: &mut Steps) {
     steps.step("faults, in short", || {
         let mut args = vec!["--quick"];

@@ -70,6 +70,70 @@ pub fn t_tour_panics(mut tour: Tour, state: &mut State, ctx: &mut Context) -> On
     }
 }
 
+/// The same, and takes a minute at the end.
+#[ifunc]
+pub fn t_tour_slow(mut tour: Tour, state: &mut State, ctx: &mut Context) -> Onward<u64> {
+    state.changes += 1;
+    let Some(&next) = tour.route[..tour.len as usize].get(tour.at as usize) else {
+        super::take_a_while(60_000);
+        return Onward::Answer(0);
+    };
+    tour.at += 1;
+    match ctx.forward::<t_tour_slow>(next, &tour) {
+        Ok(()) => Onward::Forwarded,
+        Err(why) => panic!("to node {next}: {why}"),
+    }
+}
+
+/// A tour of the fault matrix.
+#[ifunc::layout]
+#[derive(Clone, Copy)]
+pub struct FaultTour {
+    /// Its number.
+    pub id: u64,
+    /// The numbers of the nodes behind the first target.
+    pub route: [u32; 4],
+    /// How many of them were visited.
+    pub at: u32,
+    /// How many there are.
+    pub len: u32,
+    /// The visit that stands still.
+    pub stand: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The answer of a tour of the fault matrix.
+#[ifunc::layout]
+#[derive(Clone, Copy)]
+pub struct FaultAnswer {
+    /// The tour's number.
+    pub id: u64,
+    /// The node that answers.
+    pub node: u64,
+}
+
+/// Writes each visit down, stands still on one, and answers on the last node.
+#[ifunc]
+pub fn t_fault_tour(mut tour: FaultTour, _state: &State, ctx: &mut Context) -> Onward<FaultAnswer> {
+    let node = ctx.node().unwrap_or(u32::MAX);
+    super::fault_journal(tour.id << 8 | u64::from(tour.at), u64::from(node));
+    if tour.stand == tour.at {
+        super::fault_stand();
+    }
+    let Some(&next) = tour.route.iter().take(tour.len as usize).nth(tour.at as usize) else {
+        return Onward::Answer(FaultAnswer {
+            id: tour.id,
+            node: u64::from(node),
+        });
+    };
+    tour.at += 1;
+    match ctx.forward::<t_fault_tour>(next, &tour) {
+        Ok(()) => Onward::Forwarded,
+        Err(why) => panic!("to node {next}: {why}"),
+    }
+}
+
 /// Forwards itself, and answers too.
 #[ifunc]
 pub fn t_answers_twice(next: u32, state: &mut State, ctx: &mut Context) -> u64 {

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ifunc_tests::faults::cell::{Cell, Fault, Moment, Side, Transport};
-use ifunc_tests::faults::run::run;
+use ifunc_tests::faults::run::{AnyCell, run};
 use ifunc_tests::faults::scene::Setting;
 
 /// As long as the matrix says.
@@ -16,8 +15,8 @@ const SHORT_STOP: Duration = Duration::from_secs(2);
 const DELAY: Duration = Duration::from_secs(10);
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let all = Cell::all();
-    let mut chosen: Option<Vec<Cell>> = None;
+    let all = AnyCell::all();
+    let mut chosen: Option<Vec<AnyCell>> = None;
     let mut quick = false;
     let mut side_by_side = 8;
     let mut args = std::env::args().skip(1);
@@ -40,7 +39,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
     let mut cells = chosen.unwrap_or(all);
     if quick {
-        cells.retain(is_quick);
+        cells.retain(|cell| cell.is_quick());
     }
     let programs = std::env::current_exe()?;
     let scratch = std::env::temp_dir().join(format!("ifunc-faults-{}", std::process::id()));
@@ -61,19 +60,4 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// All of shared memory, and one of each moment of UCX.
-fn is_quick(cell: &Cell) -> bool {
-    match cell.transport {
-        Transport::Shm => true,
-        Transport::Ucx | Transport::UcxPut => matches!(
-            (cell.moment, cell.victim, cell.fault),
-            (Moment::Idle, Side::Source, Fault::Kill)
-                | (Moment::MidFrame, Side::Target, Fault::Kill)
-                | (Moment::Code, Side::Source, Fault::Restart)
-                | (Moment::Credit, Side::Target, Fault::Stop)
-                | (Moment::Answer, Side::Target, Fault::Restart)
-        ),
-    }
 }

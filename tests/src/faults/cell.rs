@@ -116,12 +116,17 @@ impl Cell {
             self.fault.name(),
             self.moment.name(),
         ];
-        let mut asked = pattern.split('/');
-        let matched = parts
-            .iter()
-            .all(|part| asked.next().is_none_or(|asked| asked == "*" || asked == *part));
-        matched && asked.next().is_none()
+        matches(&parts, pattern)
     }
+}
+
+/// Whether a name of these parts begins as `pattern` does.
+pub(super) fn matches(parts: &[&str], pattern: &str) -> bool {
+    let mut asked = pattern.split('/');
+    let matched = parts
+        .iter()
+        .all(|part| asked.next().is_none_or(|asked| asked == "*" || asked == *part));
+    matched && asked.next().is_none()
 }
 
 impl fmt::Display for Cell {

@@ -6,6 +6,7 @@
 //! looks at the survivor; [`ledger`] compares what was sent with what was run; [`run`] runs cells side by side.
 
 pub mod act;
+#[macro_use]
 pub mod cell;
 pub mod ledger;
 pub mod process;
@@ -17,6 +18,7 @@ pub mod scene;
 pub mod source;
 #[cfg(feature = "failpoints")]
 pub mod target;
+pub mod travel;
 
 use std::time::Duration;
 

@@ -6,6 +6,8 @@ use std::io::Write;
 pub(super) const RING: u32 = 64 << 10;
 /// The ifuncs: an ordinary one, one that may be run twice, one that is sent later.
 pub(super) const IFUNCS: [&str; 3] = ["t_fault", "t_fault_again", "t_fault_late"];
+/// The ifunc that travels from node to node.
+pub(super) const TOUR: &str = "t_fault_tour";
 
 /// What both roles begin with.
 pub(super) fn begin() -> Result<(), Box<dyn std::error::Error>> {

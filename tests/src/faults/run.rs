@@ -7,8 +7,72 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::act::act;
-use super::cell::Cell;
+use super::cell::{Cell, Side, Transport};
+use super::cell::{Fault, Moment};
 use super::scene::{Place, Scene, Setting};
+use super::travel::scene::Group;
+use super::travel::{self, GroupCell};
+
+/// A cell of the matrix.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyCell {
+    /// A source and its target.
+    Pair(Cell),
+    /// A call that travels through a group.
+    Group(GroupCell),
+}
+
+impl AnyCell {
+    /// The whole matrix.
+    pub fn all() -> Vec<Self> {
+        let pairs = Cell::all().into_iter().map(Self::Pair);
+        pairs.chain(GroupCell::all().map(Self::Group)).collect()
+    }
+
+    /// Whether the name begins as `pattern` does, part by part; `*` stands for any part.
+    pub fn matches(self, pattern: &str) -> bool {
+        match self {
+            Self::Pair(cell) => cell.matches(pattern),
+            Self::Group(cell) => super::cell::matches(&cell.names(), pattern),
+        }
+    }
+
+    /// Whether it runs with every commit: all of shared memory, and one of each moment of UCX; of groups, one for each part.
+    pub fn is_quick(self) -> bool {
+        let cell = match self {
+            Self::Pair(cell) => cell,
+            Self::Group(cell) => return cell.is_quick(),
+        };
+        match cell.transport {
+            Transport::Shm => true,
+            Transport::Ucx | Transport::UcxPut => matches!(
+                (cell.moment, cell.victim, cell.fault),
+                (Moment::Idle, Side::Source, Fault::Kill)
+                    | (Moment::MidFrame, Side::Target, Fault::Kill)
+                    | (Moment::Code, Side::Source, Fault::Restart)
+                    | (Moment::Credit, Side::Target, Fault::Stop)
+                    | (Moment::Answer, Side::Target, Fault::Restart)
+            ),
+        }
+    }
+
+    /// The failpoints of its places.
+    fn points(self) -> Vec<&'static str> {
+        match self {
+            Self::Pair(cell) => Place::of(cell.moment).iter().map(|place| place.point()).collect(),
+            Self::Group(cell) => cell.part.stages().iter().map(|stage| stage.point()).collect(),
+        }
+    }
+}
+
+impl std::fmt::Display for AnyCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pair(cell) => cell.fmt(f),
+            Self::Group(cell) => cell.fmt(f),
+        }
+    }
+}
 
 /// What became of a cell.
 #[derive(Debug, Default)]
@@ -21,16 +85,16 @@ struct Row {
 }
 
 /// Runs these cells, `side_by_side` at a time, and prints a line for each, and the sums; how many failed.
-pub fn run(cells: &[Cell], setting: &Setting, side_by_side: usize) -> usize {
-    let mut jobs: Vec<(usize, Place)> = cells
+pub fn run(cells: &[AnyCell], setting: &Setting, side_by_side: usize) -> usize {
+    let mut jobs: Vec<(usize, usize)> = cells
         .iter()
         .enumerate()
-        .flat_map(|(row, cell)| Place::of(cell.moment).iter().map(move |&place| (row, place)))
+        .flat_map(|(row, cell)| (0..cell.points().len()).map(move |place| (row, place)))
         .collect();
     let mut rows: Vec<Row> = cells
         .iter()
         .map(|cell| Row {
-            left: Place::of(cell.moment).len(),
+            left: cell.points().len(),
             ..Row::default()
         })
         .collect();
@@ -55,10 +119,11 @@ pub fn run(cells: &[Cell], setting: &Setting, side_by_side: usize) -> usize {
             let row = &mut rows[at];
             row.left -= 1;
             row.took += took;
-            row.places.push(place.point());
+            let point = cells[at].points()[place];
+            row.places.push(point);
             match result {
                 Ok(noticed) => row.noticed = row.noticed.max(noticed),
-                Err(why) => row.wrong.push(format!("at `{}`: {why}", place.point())),
+                Err(why) => row.wrong.push(format!("at `{point}`: {why}")),
             }
             if row.left == 0 {
                 failed += usize::from(!row.wrong.is_empty());
@@ -74,13 +139,13 @@ pub fn run(cells: &[Cell], setting: &Setting, side_by_side: usize) -> usize {
     failed
 }
 
-fn next(jobs: &Mutex<Vec<(usize, Place)>>) -> Option<(usize, Place)> {
+fn next(jobs: &Mutex<Vec<(usize, usize)>>) -> Option<(usize, usize)> {
     jobs.lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
         .pop()
 }
 
-fn print(cell: Cell, row: &Row) {
+fn print(cell: AnyCell, row: &Row) {
     let mark = if row.wrong.is_empty() { "ok    " } else { "FAILED" };
     let noticed = match row.noticed {
         Some(noticed) => format!("noticed in {} ms", noticed.as_millis()),
@@ -99,10 +164,21 @@ fn print(cell: Cell, row: &Row) {
 }
 
 /// A cell at one of its places. An error says what is wrong, and where everybody was.
-fn one(cell: Cell, place: Place, setting: &Setting) -> Result<Option<Duration>, String> {
-    let name = format!("{}-{}", cell.to_string().replace('/', "-"), place.point());
-    let folder: PathBuf = setting.scratch.join(name);
-    let mut scene =
-        Scene::begin(setting, cell, folder).map_err(|wrong| format!("{}\n{}", wrong.0, wrong.1))?;
-    act(&mut scene, place).map_err(|why| format!("{why}\n{}", scene.diagnosis()))
+fn one(cell: AnyCell, place: usize, setting: &Setting) -> Result<Option<Duration>, String> {
+    let both = |wrong: Box<(String, String)>| format!("{}\n{}", wrong.0, wrong.1);
+    match cell {
+        AnyCell::Pair(cell) => {
+            let place = Place::of(cell.moment)[place];
+            let name = format!("{}-{}", cell.to_string().replace('/', "-"), place.point());
+            let folder: PathBuf = setting.scratch.join(name);
+            let mut scene = Scene::begin(setting, cell, folder).map_err(both)?;
+            act(&mut scene, place).map_err(|why| format!("{why}\n{}", scene.diagnosis()))
+        }
+        AnyCell::Group(cell) => {
+            let stage = cell.part.stages()[place];
+            let folder = travel::scene::folder(&setting.scratch, cell, stage);
+            let mut group = Group::begin(setting, cell, folder).map_err(both)?;
+            travel::act::act(&mut group, stage).map_err(|why| format!("{why}\n{}", group.diagnosis()))
+        }
+    }
 }

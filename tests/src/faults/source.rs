@@ -7,7 +7,9 @@
 //! connect NAME ADDRESS MS MS      = connected NAME          (deadline of waits; how long to try to connect again)
 //! send NAME IFUNC ID STAND SIZE   ~ ID send NAME …          = sent ID OUTCOME
 //! call NAME IFUNC ID STAND SIZE   ~ ID call NAME …          = called ID OUTCOME
+//! tour NAME ID STAND ROUTE MS     ~ ID tour NAME …          = called ID OUTCOME   (visit that stands still; nodes; deadline)
 //! wait ID MS                      = done ID OUTCOME
+//! group NAME                      = group NAME slots N outbox N
 //! flush NAME                      = flushed NAME OUTCOME
 //! drop NAME                       = dropped NAME
 //! ```
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use ifunc_rt::{ByName, Call, Error, Handle, Source, SourceOptions, failpoints};
 
-use super::role::{IFUNCS, answer, begin, say};
+use super::role::{IFUNCS, TOUR, answer, begin, say};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -70,6 +72,7 @@ impl Role {
                 };
                 let ifuncs = IFUNCS
                     .iter()
+                    .chain(&[TOUR])
                     .map(|&name| Ok((name, load(&source, name)?)))
                     .collect::<Result<_, Failure>>()?;
                 self.lines.insert(name.into(), Line { source, ifuncs });
@@ -94,6 +97,34 @@ impl Role {
                     "ok".into()
                 });
                 Ok(format!("called {id} {}", outcome(called)))
+            }
+            ["tour", name, id, stand, route, timeout] => {
+                let number: u64 = id.parse()?;
+                let line = self.lines.get(name).ok_or("no such connection")?;
+                let tour = line.ifuncs.get(TOUR).ok_or("no such ifunc")?;
+                let route: Vec<u32> = route.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                // As the struct `FaultTour`.
+                let mut payload = number.to_le_bytes().to_vec();
+                let nodes = route.iter().copied().chain(std::iter::repeat(0)).take(4);
+                for word in nodes.chain([0, route.len() as u32, stand.parse()?, 0]) {
+                    payload.extend_from_slice(&word.to_le_bytes());
+                }
+                say(&format!("~ {id} tour {name}"));
+                let timeout = Duration::from_millis(timeout.parse()?);
+                let called = tour.with_timeout(timeout).call(&payload).map(|call| {
+                    self.calls.insert(number, call);
+                    "ok".into()
+                });
+                Ok(format!("called {id} {}", outcome(called)))
+            }
+            ["group", name] => {
+                let line = self.lines.get(name).ok_or("no such connection")?;
+                let stats = line.source.target_stats(super::TIMEOUT)?;
+                let group = stats.group.ok_or("it is no node")?;
+                Ok(format!(
+                    "group {name} slots {} outbox {}",
+                    group.slots, group.outbox_bytes
+                ))
             }
             ["wait", id, timeout] => {
                 let number = id.parse()?;

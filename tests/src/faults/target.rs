@@ -1,10 +1,12 @@
 //! The target's role: serves at `IFUNC_ADDR`, writes every invocation to the file `FAULT_JOURNAL`, and takes the places at
-//! which it is to stand still from its standard input, one a line.
+//! which it is to stand still from its standard input, one a line. With `FAULT_NODE` it joins the group whose addresses are
+//! `FAULT_NODES`, separated by commas, under that number.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
 use std::sync::OnceLock;
 
+use ifunc_rt::group::Group;
 use ifunc_rt::{Target, failpoints};
 
 use super::role::{RING, begin, say};
@@ -44,6 +46,14 @@ pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     // As few credits and as small a ring as make the sources wait soon.
     let builder = builder.credits(super::CREDITS).ring(RING);
     let mut target = builder.listen(&std::env::var("IFUNC_ADDR")?)?;
+    if let Ok(number) = std::env::var("FAULT_NODE") {
+        let nodes = std::env::var("FAULT_NODES")?;
+        let group = Group::new(number.parse()?).timeout(super::TIMEOUT);
+        let group = (0..)
+            .zip(nodes.split(','))
+            .try_fold(group, |group, (node, address)| group.node(node, address))?;
+        target.join(group)?;
+    }
     say(&format!("= ready {}", target.address()));
     let stop = target.stop_handle();
     std::thread::spawn(move || {
