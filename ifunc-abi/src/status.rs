@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`Status::Executed`] | the answer |
 //! | [`Status::Failed`] with [`Failure::Panic`] | a [`PanicDetail`] |
+//! | [`Status::Failed`] with [`Failure::Fault`] or [`Failure::Deadline`] | a [`FaultDetail`] |
 //! | any other | a UTF-8 text that explains it; [`Rejection`] lists the reasons whose text has a format |
 
 use core::fmt;
@@ -54,9 +55,9 @@ reasons! {
         Payload = 1, "the payload does not decode";
         /// The ifunc panicked.
         Panic = 2, "the ifunc panicked";
-        /// The ifunc raised a fault. Reserved: targets do not contain faults yet.
+        /// The ifunc raised a fault: a signal such as SIGSEGV, or its stack overflowed. Targets of the level `Contained` report it.
         Fault = 3, "the ifunc raised a fault";
-        /// The ifunc ran over its deadline. Reserved: targets enforce no deadline yet.
+        /// The ifunc ran for longer than the target allows.
         Deadline = 4, "the ifunc ran over its execution deadline";
         /// A host function was called with too little stack left.
         StackLow = 5, "too little stack is left for a host function";
@@ -247,6 +248,53 @@ impl PanicDetail<'_> {
     }
 }
 
+/// Body of a [`Failure::Fault`] or a [`Failure::Deadline`]: two little-endian `u32`s (whether the first of `calls` is the
+/// instruction, number of `calls`), then `calls` and `text`. The text extends to the end of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultDetail<'a> {
+    /// The first of [`calls`](Self::calls) is the instruction, and one: otherwise the program counter was not in the image.
+    pub is_placed: bool,
+    /// The backtrace, as [`PanicDetail::calls`].
+    pub calls: &'a [u8],
+    /// What happened, as the target describes it.
+    pub text: &'a str,
+}
+
+/// Size of the fixed part of a [`FaultDetail`].
+const FAULT_HEAD: usize = 8;
+
+impl<'a> FaultDetail<'a> {
+    /// The body.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn encode(&self) -> alloc::vec::Vec<u8> {
+        let head = [u32::from(self.is_placed), (self.calls.len() / 4) as u32].map(u32::to_le_bytes);
+        [head.as_flattened(), self.calls, self.text.as_bytes()].concat()
+    }
+
+    /// Parses a body; `None` if it is too short or not UTF-8.
+    #[must_use]
+    pub fn parse(body: &'a [u8]) -> Option<Self> {
+        let (head, rest) = body.split_at_checked(FAULT_HEAD)?;
+        let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let (calls, text) = rest.split_at_checked((word(4)? as usize).checked_mul(4)?)?;
+        Some(Self {
+            is_placed: word(0)? == 1,
+            calls,
+            text: core::str::from_utf8(text).ok()?,
+        })
+    }
+
+    /// [`calls`](Self::calls) as numbers.
+    pub fn offsets(&self) -> impl Iterator<Item = u32> {
+        self.calls
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| u32::from_le_bytes(*bytes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,5 +310,23 @@ mod tests {
         }
         assert_eq!(known, 1 + Failure::ALL.len() + Rejection::ALL.len());
         assert_eq!(Status::from_code(0x1_0000), None);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn the_detail_of_a_fault_is_parsed_or_refused() {
+        let detail = FaultDetail {
+            is_placed: true,
+            calls: &[1, 0, 0, 0, 2, 0, 0, 0],
+            text: "SIGSEGV",
+        };
+        let body = detail.encode();
+        assert_eq!(FaultDetail::parse(&body), Some(detail));
+        assert!(detail.offsets().eq([1, 2]));
+        for len in 0..16 {
+            assert_eq!(FaultDetail::parse(&body[..len]), None, "{len}");
+        }
+        assert_eq!(FaultDetail::parse(&[0, 0, 0, 0, 255, 255, 255, 255]), None);
+        assert_eq!(FaultDetail::parse(&[0, 0, 0, 0, 0, 0, 0, 0, 0xff]), None);
     }
 }

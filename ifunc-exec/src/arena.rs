@@ -147,6 +147,11 @@ impl Arena {
         Arc::downgrade(&self.memfd)
     }
 
+    /// All of it.
+    pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
+        self.base as usize..self.base as usize + self.len
+    }
+
     /// Address of a range.
     pub(crate) fn address(&self, range: &Range) -> usize {
         self.base as usize + range.offset

@@ -1,14 +1,16 @@
 //! What the end of an invocation means, and what it logs.
 
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use ifunc_abi::context::{self, Context};
 use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::Failed;
-use ifunc_abi::status::{Failure, PanicDetail, Status};
+use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Status};
 
 use crate::InstalledEntry;
-use crate::gate::Escape;
+use crate::contain::{code_name, signal_name};
+use crate::gate::{Escape, Interruption};
 use crate::in_process::Session;
 
 /// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer of `len` bytes in its `room`.
@@ -91,6 +93,90 @@ pub(crate) fn end(
             "help: `Target::builder().stack(..)` gives more",
         ),
         Escape::HostPanic(message) => failed(Failure::HostPanic, &message),
+        Escape::Interrupted { at, trail } => {
+            let stack = at.stack.next_multiple_of(align_of::<usize>());
+            let left: Vec<usize> = match trail.is_empty() {
+                true => session.left_behind(stack).take(MAX_STACK_WORDS).collect(),
+                false => trail,
+            };
+            let limit = session.limit();
+            interrupted(entry, sender, &at, &left, limit)
+        }
+        Escape::Overdue => {
+            let text = overdue(session.limit()) + "; it ended when a function of the host returned to it";
+            let detail = FaultDetail {
+                is_placed: false,
+                calls: &[],
+                text: &text,
+            };
+            ended(Failure::Deadline, detail.encode())
+        }
+    }
+}
+
+/// Most words of the stack that a report of a fault is made of.
+const MAX_STACK_WORDS: usize = 8192;
+
+/// The failure of an invocation that a signal ended. `left` are the words of its stack.
+fn interrupted(
+    entry: &InstalledEntry,
+    sender: u64,
+    at: &Interruption,
+    left: &[usize],
+    limit: Option<Duration>,
+) -> Result<usize, Box<Failed>> {
+    let debug = &entry.image().debug;
+    let code = debug.code();
+    let is_placed = code.contains(&at.pc);
+    // As a return address is: after the instruction.
+    let first = at.pc.wrapping_add(1);
+    let words = debug.calls(std::iter::once(first).chain(left.iter().copied()));
+    let why = match at.signal {
+        0 => Failure::Deadline,
+        _ => Failure::Fault,
+    };
+    let mut text = match at.signal {
+        0 => overdue(limit),
+        signal => fault(signal, at),
+    };
+    // Writing to a string does not fail.
+    let _ = match is_placed {
+        true => write!(text, ", at offset {:#x} of the image", at.pc - code.start),
+        false => write!(text, ", outside of the image"),
+    };
+    if tracing::enabled!(target: crate::LOG, tracing::Level::DEBUG) {
+        let place = debug.describe_fault(&entry.name, &words, is_placed);
+        tracing::debug!(
+            target: crate::LOG, ifunc = %entry.name, source = sender, %why, ?place, says = %text, "ended early"
+        );
+    }
+    let calls: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let detail = FaultDetail {
+        is_placed,
+        calls: &calls,
+        text: &text,
+    };
+    let (status, detail) = (Status::Failed(why), detail.encode());
+    Err(Box::new(Failed { status, detail }))
+}
+
+fn overdue(limit: Option<Duration>) -> String {
+    limit.map_or_else(String::new, |limit| format!("it ran for longer than {limit:?}"))
+}
+
+/// A fault in words.
+fn fault(signal: i32, at: &Interruption) -> String {
+    let (name, address) = (signal_name(signal), at.address);
+    if at.is_overflow {
+        return format!("stack overflow ({name}, address {address:#x})");
+    }
+    match (signal, code_name(signal, at.code)) {
+        (libc::SIGSEGV | libc::SIGBUS, "") => format!("{name}, address {address:#x}"),
+        // The processor does not say which address it was.
+        (libc::SIGSEGV, why) if at.code == libc::SI_KERNEL => format!("{name} ({why})"),
+        (libc::SIGSEGV | libc::SIGBUS, why) => format!("{name} ({why}), address {address:#x}"),
+        (_, "") => name.to_owned(),
+        (_, why) => format!("{name} ({why})"),
     }
 }
 

@@ -1,14 +1,22 @@
 //! The call gate between the host and injected code: one per serving thread, with the stack that injected code runs on.
 
 mod callback;
+mod interrupt;
+#[cfg(test)]
+mod tests_of_faults;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
+use std::time::Duration;
 
 use ifunc::host::{CallGate, GateToken};
 use ifunc_abi::context::{Context, MAIN_BAD_PAYLOAD};
 
+pub(crate) use self::interrupt::{Interruption, Outcome};
 use crate::arch::FloatControl;
 use crate::exports::Exports;
 use crate::services::Services;
@@ -17,6 +25,8 @@ use crate::threads::Passages;
 
 /// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
 pub(crate) const HOST_STACK_ROOM: usize = 256 * 1024;
+/// Stack that a panic, or a request for memory, must find below it. Functions of the runtime and the allocator run there.
+const RUNTIME_STACK_ROOM: usize = 64 * 1024;
 /// Longest message and file name kept of a panic, in bytes.
 const MAX_DETAIL: usize = 4096;
 
@@ -30,10 +40,10 @@ unsafe extern "C" {
         main: *const c_void,
         gate: *const c_void,
     ) -> u32;
-    fn ifunc_exec_escape(gate: *const c_void) -> !;
+    pub(crate) fn ifunc_exec_escape(gate: *const c_void) -> !;
 }
 
-/// On which side of the gate the thread of an invocation is.
+/// On which side of the gate the thread of an invocation is. The handler of a signal changes it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Side {
@@ -42,6 +52,24 @@ pub(crate) enum Side {
     Ifunc = 1,
     /// A host function runs that injected code called through a guard.
     Host = 2,
+    /// The same, and the invocation ends when the function returns: a callback ended early, or the time is over.
+    HostAborted = 3,
+}
+
+/// The [`Side`] of a gate. Only the thread that owns the gate uses it, and the handlers of its signals.
+#[derive(Debug)]
+struct SideCell(AtomicU8);
+
+impl SideCell {
+    #[inline(always)]
+    fn set(&self, side: Side) {
+        self.0.store(side as u8, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn is(&self, side: Side) -> bool {
+        self.0.load(Ordering::Relaxed) == side as u8
+    }
 }
 
 /// Why an invocation ended other than by return.
@@ -62,6 +90,35 @@ pub(crate) enum Escape {
     StackLow,
     /// A host function panicked, with this message.
     HostPanic(String),
+    /// A signal ended it: a fault, or its deadline.
+    Interrupted {
+        at: Interruption,
+        /// The words of the stack from there on, if it was a callback.
+        trail: Vec<usize>,
+    },
+    /// It was over its deadline when a host function returned to it.
+    Overdue,
+}
+
+/// What [`Gate::escape`] holds instead of an address, for reasons that are noted where no memory can be allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+enum Noted {
+    /// [`Escape::StackLow`].
+    StackLow = 1,
+    /// [`Escape::Interrupted`]: `Gate::interruption` has the rest.
+    Interrupted = 2,
+    /// [`Escape::Overdue`].
+    Overdue = 3,
+}
+
+impl Noted {
+    const ALL: [Self; 3] = [Self::StackLow, Self::Interrupted, Self::Overdue];
+
+    /// The word that stands for it. No box lies there.
+    fn word(self) -> *mut Escape {
+        ptr::without_provenance_mut(self as usize)
+    }
 }
 
 /// What the entry shim and the imports share. The assembly knows the first two fields.
@@ -72,15 +129,19 @@ pub(crate) struct Gate {
     stack_top: usize,
     stack_low: usize,
     /// Of the invocation that runs, or of the next one.
-    side: Cell<Side>,
+    side: SideCell,
     /// What other threads know of this one.
     pub(crate) passages: Passages,
     /// The last invocation did not begin: its entry was closed.
     was_turned_away: Cell<bool>,
     /// The gate of the invocation of this thread that called the one of this gate, through a host function.
     pub(crate) outer: Cell<*const Self>,
-    /// Set only if the shim returns another code than [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
-    escape: UnsafeCell<Option<Box<Escape>>>,
+    /// Why the invocation ends: null, a [`Noted`] word, or a box. Set only if the shim returns another code than
+    /// [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
+    escape: AtomicPtr<Escape>,
+    /// What the handler of a signal left for [`Noted::Interrupted`].
+    interruption: UnsafeCell<Interruption>,
+    containment: Containment,
     /// Of the node that the thread serves.
     services: Option<Arc<dyn Services>>,
     /// Of the target whose invocations pass the gate.
@@ -93,16 +154,18 @@ thread_local! {
 
 impl Gate {
     /// The gate to a stack.
-    pub(crate) fn new(stack: &Stack) -> Self {
+    pub(crate) fn new(stack: &Stack, containment: Containment) -> Self {
         Self {
             saved_rsp: UnsafeCell::new(0),
             stack_top: stack.top() - size_of::<usize>(),
             stack_low: stack.low(),
-            side: Cell::new(Side::Ifunc),
+            side: SideCell(AtomicU8::new(Side::Ifunc as u8)),
             passages: Passages::default(),
             was_turned_away: Cell::new(false),
-            outer: Cell::new(std::ptr::null()),
-            escape: UnsafeCell::new(None),
+            outer: Cell::new(ptr::null()),
+            escape: AtomicPtr::new(ptr::null_mut()),
+            interruption: UnsafeCell::new(Interruption::default()),
+            containment,
             services: None,
             exports: None,
         }
@@ -122,8 +185,43 @@ impl Gate {
     /// # Safety
     /// No invocation may be running.
     pub(crate) unsafe fn take_escape(&self) -> Option<Box<Escape>> {
-        // SAFETY: the caller's promise: there is no other reference into the cell.
-        unsafe { &mut *self.escape.get() }.take()
+        let reason = self.escape.swap(ptr::null_mut(), Ordering::Relaxed);
+        if reason.is_null() {
+            return None;
+        }
+        let noted = Noted::ALL.into_iter().find(|noted| noted.word() == reason);
+        Some(match noted {
+            Some(Noted::StackLow) => Box::new(Escape::StackLow),
+            Some(Noted::Overdue) => Box::new(Escape::Overdue),
+            Some(Noted::Interrupted) => Box::new(Escape::Interrupted {
+                // SAFETY: the handler wrote it before it noted the reason, on this thread, and does so in invocations only.
+                at: unsafe { *self.interruption.get() },
+                trail: Vec::new(),
+            }),
+            // SAFETY: every other word came from `Box::into_raw`, and is taken once.
+            None => unsafe { Box::from_raw(reason) },
+        })
+    }
+
+    /// Notes why the invocation ends, unless there is a reason already: what ended a callback also ends the invocation, whatever
+    /// the host's function does about it. Allocates nothing.
+    fn note(&self, why: Noted) {
+        let null = ptr::null_mut();
+        let _ = self
+            .escape
+            .compare_exchange(null, why.word(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// As [`note`](Self::note).
+    fn explain(&self, why: Escape) {
+        if self.escape.load(Ordering::Relaxed).is_null() {
+            self.escape.store(Box::into_raw(Box::new(why)), Ordering::Relaxed);
+        }
+    }
+
+    /// How long an invocation may run.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.containment.limit
     }
 
     /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
@@ -134,7 +232,12 @@ impl Gate {
 
     /// Whether an invocation runs, on that side.
     fn is(&self, side: Side) -> bool {
-        self.passages.is_within() && self.side.get() == side
+        self.passages.is_within() && self.side.is(side)
+    }
+
+    /// Whether an invocation runs, and waits for a host function.
+    fn is_in_host(&self) -> bool {
+        self.passages.is_within() && !self.side.is(Side::Ifunc)
     }
 
     /// Whether the last invocation did not begin. Returns it once.
@@ -167,21 +270,46 @@ impl Gate {
         self.side.set(Side::Ifunc);
     }
 
-    /// Ends the invocation.
+    /// Ends the invocation, for the reason that was noted.
     ///
     /// # Safety
     /// An invocation must be running on this thread and gate, and no frame between here and the shim may own anything that
     /// must be dropped.
-    unsafe fn escape(&self, why: Escape) -> ! {
-        // SAFETY: this thread runs the invocation; `InProcess::run` reads the cell only after it.
-        unsafe {
-            // What ended a callback also ends the invocation, whatever the host's function does about it.
-            (*self.escape.get()).get_or_insert_with(|| Box::new(why));
-            // The next invocation begins there.
-            self.side.set(Side::Ifunc);
-            ifunc_exec_escape((&raw const *self).cast())
-        }
+    unsafe fn escape(&self) -> ! {
+        // The next invocation begins there.
+        self.side.set(Side::Ifunc);
+        // SAFETY: the caller's promise.
+        unsafe { ifunc_exec_escape((&raw const *self).cast()) }
     }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self` excludes an invocation.
+        drop(unsafe { self.take_escape() });
+    }
+}
+
+/// How a gate treats faults and deadlines.
+#[derive(Clone, Debug)]
+pub(crate) struct Containment {
+    /// Where code of images lies.
+    pub(crate) code: Range<usize>,
+    /// Whether faults end invocations.
+    pub(crate) contains: bool,
+    /// Whether images may call functions of the host that have no guard.
+    pub(crate) has_unguarded: Arc<AtomicBool>,
+    /// How long an invocation may run, for messages.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// Makes `gate` the one of this thread. Handlers of signals find it from here on, and before it the one before.
+#[inline(always)]
+pub(crate) fn enter_session(gate: &Gate) {
+    gate.outer.set(CURRENT.get());
+    // A handler follows `outer` from the gate that it finds.
+    compiler_fence(Ordering::Release);
+    CURRENT.set(&raw const *gate);
 }
 
 /// The gate of the invocation that called the current import; `None` if the host itself called it.
@@ -264,9 +392,10 @@ fn enter() -> GateToken {
     };
     let here = &raw const gate as usize;
     if here < gate.stack_low + HOST_STACK_ROOM {
+        gate.note(Noted::StackLow);
         // SAFETY: an invocation of this thread called; this function and the shims above it (`host::through_gate` and
         // the generated `extern "C"` function) hold nothing that needs dropping.
-        unsafe { gate.escape(Escape::StackLow) };
+        unsafe { gate.escape() };
     }
     gate.enter_host().map_or(SAME, FloatControl::remember)
 }
@@ -289,8 +418,11 @@ unsafe fn panicked(payload: Box<dyn std::any::Any + Send>) -> ! {
     let message = panic_message(&*payload);
     // A payload whose drop panics must not unwind into injected code.
     std::mem::forget(payload);
-    // SAFETY: as in `leave`; and the caller's promise.
-    unsafe { (*CURRENT.get()).escape(Escape::HostPanic(message)) }
+    // SAFETY: as in `leave`.
+    let gate = unsafe { &*CURRENT.get() };
+    gate.explain(Escape::HostPanic(message));
+    // SAFETY: the caller's promise.
+    unsafe { gate.escape() }
 }
 
 /// The ifunc's floating-point control is the host's.
@@ -311,9 +443,15 @@ impl FloatControl {
     }
 }
 
-/// Enters the host around a runtime import that cannot panic.
+/// Enters the host around a runtime import that cannot panic. With too little stack left it ends the invocation: `call` owns
+/// nothing.
 pub(crate) fn on_host_side<R>(call: impl FnOnce() -> R) -> R {
     let Some(gate) = caller() else { return call() };
+    if (&raw const gate as usize) < gate.stack_low + RUNTIME_STACK_ROOM {
+        gate.note(Noted::StackLow);
+        // SAFETY: an invocation of this thread called an import, whose frames own nothing.
+        unsafe { gate.escape() };
+    }
     let control = gate.enter_host();
     let result = call();
     gate.leave_host(control);
@@ -345,7 +483,7 @@ pub(crate) unsafe fn escape_with_panic_at(
         // A host function called back. What its frames own is unknown, so they cannot be left; and a callback that outlived
         // its invocation has nowhere to return to.
         // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
-        let within = unsafe { CURRENT.get().as_ref() }.is_some_and(|gate| gate.is(Side::Host));
+        let within = unsafe { CURRENT.get().as_ref() }.is_some_and(Gate::is_in_host);
         let place = if within {
             "in a function that an exported function called by its pointer, whose frames cannot be left (help: let the export \
              take `&mut dyn FnMut(..)`)"
@@ -358,17 +496,21 @@ pub(crate) unsafe fn escape_with_panic_at(
         );
         std::process::abort();
     };
-    gate.side.set(Side::Host);
-    let why = Escape::Panic {
-        message: text(message),
-        file: text(file),
-        line,
-        column,
-        stack,
-        trail: Vec::new(),
-    };
-    // SAFETY: the caller's promise; `why` is moved.
-    unsafe { gate.escape(why) }
+    if (&raw const gate as usize) < gate.stack_low + RUNTIME_STACK_ROOM {
+        gate.note(Noted::StackLow);
+    } else {
+        gate.side.set(Side::Host);
+        gate.explain(Escape::Panic {
+            message: text(message),
+            file: text(file),
+            line,
+            column,
+            stack,
+            trail: Vec::new(),
+        });
+    }
+    // SAFETY: the caller's promise; everything above was moved.
+    unsafe { gate.escape() }
 }
 
 fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
@@ -382,11 +524,8 @@ fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::ExecThread;
-    use crate::threads::Threads;
 
     /// As the shim of an exported function does.
     fn guard<R>(call: impl FnOnce() -> R) -> R {
@@ -441,7 +580,7 @@ mod tests {
 
     #[test]
     fn returns_and_escapes() {
-        let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
+        let mut thread = ExecThread::for_tests(1 << 20);
         let mut value = 2;
         for _ in 0..3 {
             assert_eq!(run(&mut thread, twice, &mut value), Ok(8));
@@ -495,7 +634,7 @@ mod tests {
 
     #[test]
     fn functions_of_the_host_compute_as_the_host_does() {
-        let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
+        let mut thread = ExecThread::for_tests(1 << 20);
         let mut seen = 0;
         assert_eq!(run(&mut thread, rounds, &mut seen), Ok(1));
         // All exceptions masked, to nearest, x87 in extended precision: a thread's initial state.
@@ -514,7 +653,7 @@ mod tests {
         use std::os::unix::process::ExitStatusExt as _;
         const CHILD: &str = "IFUNC_TEST_CALLBACK";
         if std::env::var_os(CHILD).is_some() {
-            let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
+            let mut thread = ExecThread::for_tests(1 << 20);
             let _ = run(&mut thread, called_back, &mut 0);
             return;
         }

@@ -41,6 +41,14 @@ pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 17] {
     ]
 }
 
+/// The addresses of those that are functions of memory: they own nothing, and call nothing.
+pub(crate) fn memory_functions() -> impl Iterator<Item = usize> {
+    let names = ["memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"];
+    let all = runtime_imports().into_iter();
+    all.filter(move |(name, _)| names.contains(name))
+        .map(|(_, address)| address.expose_provenance())
+}
+
 /// # Safety
 /// `ptr` must be readable for `len` bytes, or `len` zero.
 unsafe fn bytes<'a>(ptr: *const u8, len: usize) -> &'a [u8] {

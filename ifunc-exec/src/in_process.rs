@@ -10,11 +10,15 @@ use ifunc_abi::context::{self, Context};
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::{ABI_VERSION, ImageId};
 
+use crate::contain::watchdog::Watchdog;
+use crate::contain::{ContainOptions, install, prepare_thread};
 use crate::debug::{DebugInfo, DebugRegistry};
 use crate::ended::{end, log};
 use crate::executor::{Batch, BatchAnswers, BatchEnd, Executor, Invocation, Observer};
 use crate::exports::{Exports, ReplacedVersions};
-use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, ifunc_exec_enter};
+use crate::gate::{
+    CALL_GATE, CURRENT, Containment, Escape, Gate, HOST_STACK_ROOM, enter_session, ifunc_exec_enter,
+};
 use crate::image::cache::{CodeCache, Record};
 use crate::image::validate;
 use crate::services::Services;
@@ -37,6 +41,8 @@ pub struct InProcessOptions {
     pub debug: DebugInfo,
     /// The folders in which [`DebugInfo::lines`] finds libraries.
     pub library_folders: fn() -> Vec<PathBuf>,
+    /// What ends an invocation that does not end by itself.
+    pub contain: ContainOptions,
 }
 
 /// Installs images into this process and runs them on its threads: nothing confines them but the call gate.
@@ -46,6 +52,8 @@ pub struct InProcess {
     interfaces: Interfaces,
     max_image_memory: usize,
     stack_bytes: usize,
+    containment: Containment,
+    _watchdog: Option<Watchdog>,
 }
 
 /// State that an executor shares with those that change what it exports. Locks are taken in this order: changes, symbols, cache.
@@ -101,6 +109,16 @@ impl InProcess {
         let debug = DebugRegistry::new(options.debug, options.library_folders);
         let cache = CodeCache::new(options.code_bytes, options.max_images, debug, observer)
             .map_err(io::Error::from)?;
+        let ContainOptions { faults, deadline } = options.contain;
+        install(deadline.is_some());
+        let containment = Containment {
+            code: cache.code(),
+            contains: faults,
+            has_unguarded: symbols.has_unguarded(),
+            limit: deadline,
+        };
+        let threads = Arc::new(Threads::new());
+        let watchdog = deadline.map(|limit| Watchdog::start(Arc::clone(&threads), limit));
         Ok(Self {
             interfaces: symbols.interfaces().clone(),
             shared: Arc::new(Shared {
@@ -108,11 +126,13 @@ impl InProcess {
                 symbols: RwLock::new(symbols),
                 cache: Mutex::new(cache),
                 names: Mutex::new(names),
-                threads: Arc::new(Threads::new()),
+                threads,
                 replaced: ReplacedVersions::default(),
             }),
             max_image_memory: options.max_image_memory,
             stack_bytes: options.stack_bytes,
+            containment,
+            _watchdog: watchdog.transpose()?,
         })
     }
 
@@ -185,7 +205,8 @@ impl Executor for InProcess {
     }
 
     fn thread(&self) -> io::Result<ExecThread> {
-        let mut thread = ExecThread::new(self.stack_bytes, Arc::clone(&self.shared.threads))?;
+        let threads = Arc::clone(&self.shared.threads);
+        let mut thread = ExecThread::new(self.stack_bytes, threads, self.containment.clone())?;
         thread.gate.set_exports(self.exports());
         Ok(thread)
     }
@@ -394,9 +415,15 @@ unsafe impl Send for ExecThread {}
 
 impl ExecThread {
     /// Maps a stack of `stack_size` bytes.
-    pub(crate) fn new(stack_size: usize, threads: Arc<Threads>) -> rustix::io::Result<Self> {
+    pub(crate) fn new(
+        stack_size: usize,
+        threads: Arc<Threads>,
+        containment: Containment,
+    ) -> rustix::io::Result<Self> {
         let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
-        let gate = Box::new(Gate::new(&stack));
+        let gate = Box::new(Gate::new(&stack, containment));
+        gate.passages.set_thread();
+        prepare_thread();
         // SAFETY: in a box, which lives until this is withdrawn.
         let number = unsafe { threads.add(&raw const gate.passages) };
         Ok(Self {
@@ -405,6 +432,25 @@ impl ExecThread {
             gate,
             _stack: stack,
         })
+    }
+
+    /// A thread that takes all code of the process for injected code, and contains its faults.
+    #[cfg(test)]
+    pub(crate) fn for_tests(stack_size: usize) -> Self {
+        Self::for_tests_of(stack_size, Arc::new(Threads::new()))
+    }
+
+    /// The same, registered with `threads`.
+    #[cfg(test)]
+    pub(crate) fn for_tests_of(stack_size: usize, threads: Arc<Threads>) -> Self {
+        install(true);
+        let containment = Containment {
+            code: 0..usize::MAX,
+            contains: true,
+            has_unguarded: Arc::default(),
+            limit: None,
+        };
+        Self::new(stack_size, threads, containment).unwrap()
     }
 
     /// Offers the services of a node to the invocations that run on this thread, or none.
@@ -417,7 +463,7 @@ impl ExecThread {
     #[must_use]
     pub fn session(&mut self) -> Session<'_> {
         let gate = &*self.gate;
-        gate.outer.set(CURRENT.replace(&raw const *gate));
+        enter_session(gate);
         Session { gate }
     }
 }
@@ -467,10 +513,22 @@ impl Session<'_> {
         code
     }
 
+    /// Prepares the current thread for what ends invocations early: it gets a stack for handlers of signals. An
+    /// [`ExecThread`] prepares the thread that makes it.
+    pub fn prepare_thread(&self) {
+        self.gate.passages.set_thread();
+        prepare_thread();
+    }
+
     /// Why the last invocation ended other than by return.
     pub(crate) fn take_escape(&mut self) -> Option<Box<Escape>> {
         // SAFETY: `&mut self` excludes an invocation.
         unsafe { self.gate.take_escape() }
+    }
+
+    /// How long an invocation may run.
+    pub(crate) fn limit(&self) -> Option<std::time::Duration> {
+        self.gate.limit()
     }
 
     /// The words that the last invocation left on its stack, from address `from` on; none if that is not on it.

@@ -13,11 +13,13 @@
 //! | an invocation enters it through the call gate | `in_process.rs`, `gate.rs`, `ended.rs`, `arch` |
 //! | what it imports changes, while it runs | `exports`, `entrance.rs`, `threads.rs` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
+//! | it raises a fault, or runs for too long | `contain`, `gate/interrupt.rs` |
 //! | it sends others, or travels on | `services.rs` |
 //! | a debugger asks what it is | `debug` |
 
 mod arch;
 mod arena;
+mod contain;
 pub mod debug;
 mod ended;
 mod entrance;
@@ -38,6 +40,7 @@ mod tests;
 mod threads;
 
 pub use arch::{ARCH, cpu_features};
+pub use contain::ContainOptions;
 pub use debug::DebugInfo;
 pub use executor::{Batch, BatchAnswers, BatchEnd, Executor, Invocation, Observer};
 pub use exports::{ExportError, ExportInfo, Exports, Update};

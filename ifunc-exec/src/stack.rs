@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 /// Inaccessible bytes below a stack. C ifuncs are compiled with `-fstack-clash-protection`, so that no frame steps over
 /// them.
-const GUARD: usize = 64 * 1024;
+pub(crate) const GUARD: usize = 64 * 1024;
 
 /// A mapped stack.
 #[derive(Debug)]

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart};
 use ifunc_abi::refusal::{Failed, Refusal};
-use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
+use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 
 use crate::{
-    DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions, InstalledImage, Invocation, Observer,
+    ContainOptions, DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions, InstalledImage,
+    Invocation, Observer,
 };
 
 /// What an executor reported.
@@ -26,7 +27,12 @@ impl Observer for Events {
 }
 
 pub(crate) fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<Events>) {
-    executor_with(code_bytes, max_images, DebugInfo::default())
+    executor_with(
+        code_bytes,
+        max_images,
+        DebugInfo::default(),
+        ContainOptions::default(),
+    )
 }
 
 pub(crate) fn options() -> InProcessOptions {
@@ -37,14 +43,21 @@ pub(crate) fn options() -> InProcessOptions {
         stack_bytes: 1 << 20,
         debug: DebugInfo::default(),
         library_folders: Vec::new,
+        contain: ContainOptions::default(),
     }
 }
 
-fn executor_with(code_bytes: usize, max_images: usize, debug: DebugInfo) -> (InProcess, Arc<Events>) {
+pub(crate) fn executor_with(
+    code_bytes: usize,
+    max_images: usize,
+    debug: DebugInfo,
+    contain: ContainOptions,
+) -> (InProcess, Arc<Events>) {
     let options = InProcessOptions {
         code_bytes,
         max_images,
         debug,
+        contain,
         ..options()
     };
     let events = Arc::<Events>::default();
@@ -223,6 +236,134 @@ fn other_bytes_than_those_of_the_id_are_refused() {
     assert_eq!(refusal.reason, Rejection::IdMismatch);
 }
 
+/// Code that calls its only import with these arguments, of 32 bits each: through the slot, as compiled code does.
+fn calls(import: &str, [first, second, third]: [u32; 3]) -> ImageParts {
+    let mut rx = vec![0x50, 0x48, 0x8b, 0x05, 0x18, 0, 0, 0]; // push rax; mov rax, [rip+0x18] → 0x20
+    for (register, value) in [(0xbf, first), (0xbe, second), (0xba, third)] {
+        rx.push(register); // mov edi/esi/edx, value
+        rx.extend_from_slice(&value.to_le_bytes());
+    }
+    rx.extend_from_slice(&[0xff, 0x10, 0x59, 0x31, 0xc0, 0xc3]); // call [rax]; pop rcx; xor eax, eax; ret
+    rx.resize(0x28, 0xcc);
+    ImageParts {
+        slot: Some(0x20),
+        imports: vec![ImportPart {
+            symbol: import.into(),
+            flags: ImportFlags::NONE,
+            fingerprint: 0,
+        }],
+        ..image("calls", rx)
+    }
+}
+
+/// `xor eax, eax; nop; mov rax, [rax]; ret`
+const READS_NULL: [u8; 7] = [0x31, 0xc0, 0x90, 0x48, 0x8b, 0x00, 0xc3];
+
+/// The reason and the text of an invocation that failed.
+fn failure(executor: &InProcess, parts: &ImageParts) -> (Failure, String, Vec<u32>) {
+    let installed = install(executor, parts).unwrap();
+    let failed = run(executor, &installed, None).1.unwrap_err();
+    let detail = FaultDetail::parse(&failed.detail).unwrap();
+    let Status::Failed(why) = failed.status else {
+        panic!("{failed:?}")
+    };
+    (why, detail.text.to_owned(), detail.offsets().collect())
+}
+
+#[test]
+fn faults_and_deadlines_of_images_end_their_invocations() {
+    let contain = ContainOptions {
+        faults: true,
+        deadline: Some(std::time::Duration::from_millis(10)),
+    };
+    let (executor, _) = executor_with(1 << 16, 16, DebugInfo::default(), contain);
+    let reads = image("reads", READS_NULL.to_vec());
+    let jumps = image("jumps", vec![0xb8, 0x40, 0, 0, 0, 0xff, 0xe0]); // mov eax, 64; jmp rax
+    let loops = image("loops", vec![0x90, 0xeb, 0xfe]);
+    let added = install(&executor, &add()).unwrap();
+    for _ in 0..10 {
+        let (why, text, calls_of) = failure(&executor, &reads);
+        assert_eq!(
+            text,
+            "SIGSEGV (not mapped), address 0x0, at offset 0x3 of the image"
+        );
+        assert_eq!((why, calls_of.first()), (Failure::Fault, Some(&4)));
+        let (why, text, calls_of) = failure(&executor, &jumps);
+        assert_eq!(text, "SIGSEGV (not mapped), address 0x40, outside of the image");
+        assert_eq!((why, calls_of.first()), (Failure::Fault, None));
+        assert_eq!(run(&executor, &added, None), (42, Ok(0)));
+    }
+    let (why, text, calls_of) = failure(&executor, &loops);
+    assert_eq!(text, "it ran for longer than 10ms, at offset 0x1 of the image");
+    assert_eq!((why, calls_of.first()), (Failure::Deadline, Some(&2)));
+    // A function of memory may be left. Where its extent is not known, this would end the process.
+    if crate::contain::memory::contains(crate::imports::memory_functions().next().unwrap()) {
+        let (why, text, _) = failure(&executor, &calls("memcpy", [16, 16, 300]));
+        assert!(text.starts_with("SIGSEGV (not mapped), address 0x"), "{text}");
+        assert_eq!(why, Failure::Fault);
+    }
+    assert_eq!(run(&executor, &added, None), (42, Ok(0)));
+}
+
+unsafe extern "C" fn reads(address: *const u32) -> u32 {
+    // SAFETY: none: the fault is the test.
+    unsafe { address.read_volatile() }
+}
+
+/// In processes of their own, which they end.
+#[test]
+fn what_cannot_be_left_ends_the_process_with_a_message() {
+    use std::os::unix::process::ExitStatusExt as _;
+    const CHILD: &str = "IFUNC_TEST_UNCONTAINED";
+    let name = "tests::what_cannot_be_left_ends_the_process_with_a_message";
+    if let Ok(case) = std::env::var(CHILD) {
+        let contain = ContainOptions {
+            faults: case == "unguarded",
+            deadline: None,
+        };
+        let options = InProcessOptions { contain, ..options() };
+        let mut symbols = HostSymbols::new().unwrap();
+        // SAFETY: the function takes an address.
+        symbols
+            .allow(unsafe { crate::Symbol::untyped("reads", reads as *const c_void) })
+            .unwrap();
+        let executor = InProcess::new(options, symbols, Arc::<Events>::default()).unwrap();
+        let parts = match &*case {
+            "unguarded" => calls("reads", [8, 0, 0]),
+            _ => image("reads_null", READS_NULL.to_vec()),
+        };
+        let _ = run(&executor, &install(&executor, &parts).unwrap(), None);
+        return;
+    }
+    let cases = [
+        (
+            "unguarded",
+            "in an invocation of `calls` for source 1, at 0x",
+            "without a guard",
+        ),
+        (
+            "default",
+            "`reads_null` for source 1, at offset 0x3 of its image, address 0x0",
+            "Level::Contained",
+        ),
+    ];
+    for (case, what, why) in cases {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, case)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{case}: {text}");
+        assert!(
+            text.contains("ifunc: SIGSEGV in an invocation of"),
+            "{case}: {text}"
+        );
+        assert!(text.contains(what) && text.contains(why), "{case}: {text}");
+    }
+}
+
 /// Nanoseconds of an install, of which the registration with debuggers may be one twentieth.
 #[test]
 #[ignore = "nightly: a measurement"]
@@ -241,7 +382,7 @@ fn measured_an_install_with_and_without_debuggers() {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..30 {
         for (times, debug) in times.iter_mut().zip([DebugInfo::none(), DebugInfo::names()]) {
-            let (executor, _) = executor_with(1 << 24, INSTALLS, debug);
+            let (executor, _) = executor_with(1 << 24, INSTALLS, debug, ContainOptions::default());
             let began = std::time::Instant::now();
             for (id, bytes) in &images {
                 let valid = executor.validate(id, bytes).unwrap();

@@ -6,7 +6,7 @@
 //! ended, and any that begins afterwards sees the change. So invocations pay nothing for changes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,53 @@ pub(crate) struct Passages {
     count: AtomicU64,
     /// The invocation that runs changes exports: another change must not wait for its end.
     is_changing: AtomicBool,
+    /// The count at which an invocation was seen to run for too long.
+    overdue: AtomicU64,
+    /// The count at which the thread found itself overdue.
+    found: AtomicU64,
+    /// The kernel's number of the thread that invocations run on, as far as is known.
+    thread: AtomicI32,
 }
 
 impl Passages {
+    /// Of an invocation that runs.
+    pub(crate) fn within(&self) -> Option<u64> {
+        let count = self.count.load(Ordering::Acquire);
+        (count % 2 == 1).then_some(count)
+    }
+
+    /// The invocation that runs at this count is overdue.
+    pub(crate) fn set_overdue(&self, count: u64) {
+        self.overdue.store(count, Ordering::Release);
+    }
+
+    /// Whether the invocation that runs, on this thread, is overdue. For the handler of a signal.
+    pub(crate) fn is_overdue_here(&self) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        let is_overdue = count % 2 == 1 && self.overdue.load(Ordering::Acquire) == count;
+        if is_overdue {
+            self.set_thread();
+            self.found.store(count, Ordering::Release);
+        }
+        is_overdue
+    }
+
+    /// Whether the thread that is overdue at this count was found.
+    pub(crate) fn was_found(&self, count: u64) -> bool {
+        self.found.load(Ordering::Acquire) == count
+    }
+
+    /// The kernel's number of the thread that invocations run on, as far as is known.
+    pub(crate) fn thread(&self) -> i32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// Invocations run on the current thread.
+    pub(crate) fn set_thread(&self) {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        self.thread.store(thread, Ordering::Relaxed);
+    }
+
     /// An invocation begins or ends. Only the thread that owns the gate calls it.
     #[inline(always)]
     pub(crate) fn pass(&self) {
@@ -60,7 +104,7 @@ pub(crate) struct Threads {
 }
 
 /// The number of a thread that is registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ThreadNumber(u64);
 
 /// Invocations that may have begun before a change.
@@ -101,6 +145,14 @@ impl Threads {
     /// The thread runs no more invocations.
     pub(crate) fn remove(&self, number: ThreadNumber) {
         self.lock().remove(&number.0);
+    }
+
+    /// Calls `with` for each thread, under the lock.
+    pub(crate) fn each(&self, mut with: impl FnMut(ThreadNumber, &Passages)) {
+        for (number, passages) in &*self.lock() {
+            // SAFETY: registered, so it lives while the lock is held.
+            with(ThreadNumber(*number), unsafe { &*passages.0 });
+        }
     }
 
     /// The invocations that may not have seen what this thread stored before. `None`: the kernel has no barrier.

@@ -81,7 +81,9 @@ pub use source::{
     LibraryError, Message, NotAllSent, Progress, Scope, Source, SourceError, SourceOptions, StatsError,
     Stream,
 };
-pub use target::{Peers, ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError};
+pub use target::{
+    AfterEscape, Escaped, Level, Peers, ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError,
+};
 pub use transport::address::{Address, AddressError, HostPort};
 pub use transport::worker_address::WorkerAddress;
 pub use transport::{ConnectError, ListenError};

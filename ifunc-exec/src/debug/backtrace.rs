@@ -47,6 +47,22 @@ fn callee(code: &[u8], offset: u32) -> Option<u32> {
 /// Without known functions, the offsets in the image of `name`.
 #[must_use]
 pub fn describe(name: &str, code: &[u8], calls: &[u32], functions: Option<&Functions>) -> String {
+    place(name, code, calls, functions, false)
+}
+
+/// As [`describe`], of a fault. If it `is_placed`, the first call is the instruction, and one.
+#[must_use]
+pub fn describe_fault(
+    name: &str,
+    code: &[u8],
+    calls: &[u32],
+    functions: Option<&Functions>,
+    is_placed: bool,
+) -> String {
+    place(name, code, calls, functions, is_placed)
+}
+
+fn place(name: &str, code: &[u8], calls: &[u32], functions: Option<&Functions>, is_placed: bool) -> String {
     // A source has them from a peer.
     let mut calls = calls
         .iter()
@@ -70,14 +86,18 @@ pub fn describe(name: &str, code: &[u8], calls: &[u32], functions: Option<&Funct
             here = call;
         }
     }
+    // As it is shown.
+    let shown_at = |index: usize, at: u32| at - u32::from(is_placed && index == 0);
+    let backtrace = || backtrace.iter().copied().enumerate();
     let Some(functions) = functions else {
-        let offsets: Vec<_> = backtrace.iter().map(|at| format!("{at:#x}")).collect();
+        let offsets = backtrace().map(|(index, at)| format!("{:#x}", shown_at(index, at)));
+        let offsets: Vec<_> = offsets.collect();
         return format!("{name}+[{}]", offsets.join(" < "));
     };
-    let named = backtrace.iter().filter_map(|&at| {
+    let named = backtrace().filter_map(|(index, at)| {
         let function = functions.at(at - 1)?;
         let shown = format!("{:#}", rustc_demangle::demangle(&function.name));
-        Some((format!("{shown}+{:#x}", at - function.at), shown))
+        Some((format!("{shown}+{:#x}", shown_at(index, at) - function.at), shown))
     });
     let mut last = String::new();
     for (place, function) in named {
@@ -158,6 +178,11 @@ mod tests {
         let among = [0, 45, u32::MAX, 0, 25, 9];
         assert_eq!(describe("add", &code(), &among, None), "add+[0x2d < 0x19 < 0x9]");
         assert_eq!(describe("add", &code(), &among, Some(&functions)), "c+0xd");
+        assert_eq!(
+            describe_fault("add", &code(), &among[1..], Some(&functions), true),
+            "c+0xc"
+        );
+        assert_eq!(describe_fault("add", &code(), &hostile, None, true), "");
         // A call that never returns may end the code.
         assert_eq!(describe("add", &code(), &[48], Some(&functions)), "c+0x10");
         let many: Vec<u32> = std::iter::repeat_n(9, 1 << 20).collect();

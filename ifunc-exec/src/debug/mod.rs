@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use ifunc_abi::ImageId;
 use ifunc_abi::image::{Entry, Image};
 
-pub use backtrace::describe;
+pub use backtrace::{describe, describe_fault};
 pub use object::{DebugObject, Functions};
 
 /// Overrides the program's choice: words separated by commas. `gdb`: as [`DebugInfo::lines`]; `perf`: as
@@ -207,6 +207,12 @@ impl DebugRecord {
     pub(crate) fn describe(&self, name: &str, calls: &[u32]) -> String {
         let functions = self.object.as_ref().map(DebugObject::functions);
         describe(name, self.bytes(), calls, functions)
+    }
+
+    /// As [`describe`](Self::describe), of a fault.
+    pub(crate) fn describe_fault(&self, name: &str, calls: &[u32], is_placed: bool) -> String {
+        let functions = self.object.as_ref().map(DebugObject::functions);
+        describe_fault(name, self.bytes(), calls, functions, is_placed)
     }
 
     /// The image's code, as it is installed.

@@ -80,6 +80,7 @@ impl Shared {
         } else {
             None
         };
+        symbols.note_unguarded(plan.changes.has_unguarded());
         for Concerned { image, got, .. } in &different {
             for (index, address) in got.iter().flatten().enumerate() {
                 image.got.set(index, *address);

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 
 use ifunc::host::CallBack;
 
-use super::{CURRENT, Escape, Gate, Side};
+use super::{CURRENT, Escape, Gate, Noted, Side};
 
 /// Stack that a callback must find below it. What it needs beyond is its own affair, as for any injected code.
 const CALLBACK_STACK_ROOM: usize = 64 * 1024;
@@ -25,19 +25,21 @@ unsafe extern "C" {
 }
 
 impl Gate {
-    /// Whether a callback ended early, so that the invocation ends when the host's function returns.
+    /// Whether the invocation ends when the host's function returns.
+    #[inline]
     pub(super) fn is_aborted(&self) -> bool {
-        // SAFETY: no reference into the cell outlives an expression, and only this thread uses it.
-        unsafe { (*self.escape.get()).is_some() }
+        self.side.is(Side::HostAborted)
     }
 
-    /// Ends the invocation, or the callback that it is in, for the reason that is known already.
+    /// Ends the invocation, or the callback that it is in: a callback ended it, whose reason is kept, or its time is over.
     ///
     /// # Safety
-    /// As for [`escape`](Self::escape), after a callback ended early.
+    /// As for [`escape`](Self::escape), on the host's side.
+    #[cold]
     pub(super) unsafe fn escape_further(&self) -> ! {
-        // SAFETY: the caller's promise. The reason is kept: there is one already.
-        unsafe { self.escape(Escape::StackLow) }
+        self.note(Noted::Overdue);
+        // SAFETY: the caller's promise.
+        unsafe { self.escape() }
     }
 
     /// Calls injected code from a function of the host that injected code called.
@@ -50,8 +52,8 @@ impl Gate {
         }
         let here = &raw const data as usize;
         if here < self.stack_low + CALLBACK_STACK_ROOM {
-            // SAFETY: as in `is_aborted`.
-            unsafe { *self.escape.get() = Some(Box::new(Escape::StackLow)) };
+            self.note(Noted::StackLow);
+            self.side.set(Side::HostAborted);
             return CallBack::Aborted;
         }
         // SAFETY: the caller's promise; the shim returns to this frame, from the call or from an escape, whose frames own
@@ -67,25 +69,32 @@ impl Gate {
         if code == 0 {
             return CallBack::Returned;
         }
+        self.side.set(Side::HostAborted);
         self.keep_trail();
         CallBack::Aborted
     }
 
-    /// Copies what a panic of a callback left on the stack, before the host's function overwrites it.
+    /// Copies what a callback that ended early left on the stack, before the host's function overwrites it.
     #[cold]
     fn keep_trail(&self) {
         let range = self.stack();
-        // SAFETY: as in `is_aborted`: the reference ends here, and nothing below uses the cell.
-        let escape = unsafe { (*self.escape.get()).as_deref_mut() };
-        let Some(Escape::Panic { stack, trail, .. }) = escape else {
+        // SAFETY: no injected code runs until the reason is put back.
+        let Some(mut escape) = (unsafe { self.take_escape() }) else {
             return;
         };
-        if range.contains(stack) && stack.is_multiple_of(align_of::<usize>()) {
-            let words = (*stack..range.end).step_by(size_of::<usize>());
+        let (stack, trail) = match &mut *escape {
+            Escape::Panic { stack, trail, .. } => (*stack, trail),
+            Escape::Interrupted { at, trail } => (at.stack.next_multiple_of(align_of::<usize>()), trail),
+            _ => return self.explain(*escape),
+        };
+        // The reason of a callback in a callback has its words already.
+        if trail.is_empty() && range.contains(&stack) && stack.is_multiple_of(align_of::<usize>()) {
+            let words = (stack..range.end).step_by(size_of::<usize>());
             // SAFETY: aligned and within the usable part of a mapped stack, of which this thread alone runs a part.
             let read = |at| unsafe { std::ptr::with_exposed_provenance::<usize>(at).read_volatile() };
             trail.extend(words.take(MAX_TRAIL).map(read));
         }
+        self.explain(*escape);
     }
 }
 
@@ -94,7 +103,7 @@ impl Gate {
 pub(super) unsafe fn call_back(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
     // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
     let gate = unsafe { CURRENT.get().as_ref() };
-    match gate.filter(|gate| gate.is(Side::Host)) {
+    match gate.filter(|gate| gate.is_in_host()) {
         // SAFETY: the caller's promise.
         Some(gate) => unsafe { gate.call_back(call, data) },
         None => CallBack::NoInvocation,
@@ -166,7 +175,7 @@ mod tests {
     }
 
     fn thread() -> ExecThread {
-        ExecThread::new(2 << 20, std::sync::Arc::new(crate::threads::Threads::new())).unwrap()
+        ExecThread::for_tests(2 << 20)
     }
 
     #[test]
@@ -175,16 +184,16 @@ mod tests {
         let mut sides = Vec::new();
         let outcome = invoke(&mut thread, || {
             // SAFETY: set by the session.
-            let side = || unsafe { (*CURRENT.get()).side.get() };
+            let is_ifunc = || unsafe { (*CURRENT.get()).side.is(Side::Ifunc) };
             let n = count(10, |n| {
-                sides.push(side());
+                sides.push(is_ifunc());
                 u8::from(n == 3)
             });
-            sides.push(side());
+            sides.push(is_ifunc());
             n
         });
         assert_eq!(outcome, Ok(3));
-        assert_eq!(sides, [Side::Ifunc; 5]);
+        assert_eq!(sides, [true; 5]);
     }
 
     #[test]

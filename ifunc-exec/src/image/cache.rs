@@ -118,6 +118,11 @@ impl CodeCache {
         })
     }
 
+    /// Where code of images lies.
+    pub(crate) fn code(&self) -> std::ops::Range<usize> {
+        self.arena.addresses()
+    }
+
     /// The installed image of this id.
     pub(crate) fn get(&mut self, id: &ImageId) -> Option<Arc<InstalledImage>> {
         let entry = self.images.get_mut(id)?;

@@ -8,6 +8,7 @@ mod symbol;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ifunc::host::{EXPORTS, NameConflict, NamedTypes};
 use ifunc_abi::refusal::Refusal;
@@ -29,6 +30,8 @@ pub struct HostSymbols {
     symbols: HashMap<String, Symbol>,
     libraries: HashMap<String, Arc<SharedLibrary>>,
     interfaces: Interfaces,
+    /// There is, or was, a function that runs as a part of the invocation that calls it, beside those of the runtime.
+    has_unguarded: Arc<AtomicBool>,
 }
 
 /// Two symbols with one name.
@@ -62,6 +65,7 @@ impl HostSymbols {
             symbols: runtime.collect(),
             libraries: HashMap::new(),
             interfaces: interfaces.clone(),
+            has_unguarded: Arc::default(),
         };
         for export in exports.into_iter().chain(interfaces.methods().map(Symbol::from)) {
             all.add(export)?;
@@ -69,9 +73,20 @@ impl HostSymbols {
         Ok(all)
     }
 
+    /// Whether images may call functions of the host that do not pass the call gate.
+    pub(crate) fn has_unguarded(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_unguarded)
+    }
+
+    /// Called before images may call such a function.
+    pub(crate) fn note_unguarded(&self, is_unguarded: bool) {
+        self.has_unguarded.fetch_or(is_unguarded, Ordering::Relaxed);
+    }
+
     /// Adds an export.
     fn add(&mut self, export: Symbol) -> Result<(), DuplicateExport> {
         self.interfaces.note(&export);
+        self.note_unguarded(!export.has_gate());
         match self.symbols.insert(export.name().to_owned(), export) {
             Some(known) => Err(DuplicateExport(known.name().to_owned())),
             None => Ok(()),
@@ -94,12 +109,14 @@ impl HostSymbols {
             return Err(DuplicateExport(name));
         }
         self.interfaces.note(&symbol);
+        self.note_unguarded(!symbol.has_gate());
         self.symbols.insert(name, symbol);
         Ok(())
     }
 
     /// Adds a symbol of a set. A symbol of this name that was chosen by itself keeps its address.
     pub fn allow_of_set(&mut self, symbol: Symbol) {
+        self.note_unguarded(!symbol.has_gate());
         self.symbols.entry(symbol.name().to_owned()).or_insert(symbol);
     }
 
@@ -114,6 +131,7 @@ impl HostSymbols {
     pub unsafe fn allow_library(&mut self, soname: &str) -> Result<(), InvalidSoname> {
         // SAFETY: the caller's promise.
         let library = unsafe { SharedLibrary::open(soname, soname) }?;
+        self.note_unguarded(true);
         self.libraries.insert(soname.to_owned(), Arc::new(library));
         Ok(())
     }
@@ -194,6 +212,14 @@ pub(crate) struct Changes {
     pub(crate) symbols: HashMap<String, Option<Symbol>>,
     /// By soname.
     pub(crate) libraries: HashMap<String, Arc<SharedLibrary>>,
+}
+
+impl Changes {
+    /// Whether there is a function in them that runs as a part of the invocation that calls it.
+    pub(crate) fn has_unguarded(&self) -> bool {
+        let mut symbols = self.symbols.values().flatten();
+        !self.libraries.is_empty() || symbols.any(|symbol| !symbol.has_gate())
+    }
 }
 
 /// The symbols as changes would make them.

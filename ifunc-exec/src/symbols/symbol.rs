@@ -27,6 +27,8 @@ pub struct Symbol {
     types: Vec<NamedType>,
     guard: Option<Guard>,
     method_of: Option<HostType>,
+    /// It enters the host through the call gate, or is no function.
+    has_gate: bool,
 }
 
 /// The type of a symbol.
@@ -71,6 +73,7 @@ impl Symbol {
             types: Vec::new(),
             guard: None,
             method_of: None,
+            has_gate: false,
         }
     }
 
@@ -150,6 +153,11 @@ impl Symbol {
         self.types.iter().try_for_each(|named| names.add(*named, &user()))
     }
 
+    /// Whether it enters the host through the call gate, or is no function.
+    pub(crate) fn has_gate(&self) -> bool {
+        self.has_gate
+    }
+
     pub(crate) fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
@@ -162,6 +170,7 @@ impl From<&Export> for Symbol {
         Self {
             method_of: export.method_of(),
             types: export.types().collect(),
+            has_gate: true,
             ..symbol
         }
     }

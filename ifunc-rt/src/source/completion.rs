@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ifunc::payload::DecodeError;
-use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
+use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 use ifunc_proto::caller::{Report, SubmitError};
 use ifunc_proto::calls::{Completion, Lost};
 
@@ -26,7 +26,11 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
                 column: panic.column,
                 place: library.describe(&panic.offsets().collect::<Vec<_>>()),
             },
-            _ => Error::Failed { ifunc, why, detail },
+            _ => Error::Failed {
+                ifunc,
+                why,
+                detail: placed(library, completion).unwrap_or(detail),
+            },
         },
         Status::Rejected(why) => {
             let stated = |ours: Option<&str>| ours.unwrap_or("(not stated)").to_owned();
@@ -50,6 +54,32 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
             ifunc,
             error: DecodeError::Invalid,
         },
+    }
+}
+
+/// What a fault was, and where, with the names that the image's library has.
+fn placed(library: &Library, completion: &Completion) -> Option<String> {
+    let fault = fault_of(completion.status, completion.bytes())?;
+    let place = library.describe_fault(&fault.offsets().collect::<Vec<_>>(), fault.is_placed);
+    Some(match place.is_empty() {
+        true => fault.text.to_owned(),
+        false => format!("{}: {place}", fault.text),
+    })
+}
+
+/// The detail of a fault or a deadline.
+fn fault_of(status: Status, detail: &[u8]) -> Option<FaultDetail<'_>> {
+    match status {
+        Status::Failed(Failure::Fault | Failure::Deadline) => FaultDetail::parse(detail),
+        _ => None,
+    }
+}
+
+/// A detail without its format.
+fn text_of(status: Status, detail: &[u8]) -> String {
+    match fault_of(status, detail) {
+        Some(fault) => fault.text.to_owned(),
+        None => String::from_utf8_lossy(detail).into_owned(),
     }
 }
 
@@ -99,7 +129,7 @@ pub(super) fn explain_relayed(what: &str, node: Option<u32>, status: Status, det
     match node {
         Some(node) => explain_at_node(what.to_owned(), node, status, detail),
         None => {
-            let (ifunc, detail) = (what.to_owned(), String::from_utf8_lossy(detail).into_owned());
+            let (ifunc, detail) = (what.to_owned(), text_of(status, detail));
             match status {
                 Status::Failed(why) => Error::Failed { ifunc, why, detail },
                 Status::Rejected(why) => Error::Rejected { ifunc, why, detail },
@@ -116,7 +146,7 @@ fn explain_at_node(ifunc: String, node: u32, status: Status, detail: &[u8]) -> E
         Some(panic) if status == Status::Failed(Failure::Panic) => {
             format!("`{}` at {}:{}", panic.message, panic.file, panic.line)
         }
-        _ => with_nodes(status, String::from_utf8_lossy(detail).into_owned()),
+        _ => with_nodes(status, text_of(status, detail)),
     };
     let separator = if text.is_empty() { "" } else { ": " };
     let detail = format!("on node {node}{separator}{text}");

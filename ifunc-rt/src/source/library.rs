@@ -218,10 +218,22 @@ impl Library {
         let Ok(image) = Image::parse(&self.image) else {
             return String::new();
         };
-        let functions = self.functions.get_or_init(|| {
-            DebugObject::read(&self.path, &self.library_name, &self.id).map(DebugObject::into_functions)
-        });
-        debug::describe(&self.name, image.rx(), calls, functions.as_ref())
+        debug::describe(&self.name, image.rx(), calls, self.functions())
+    }
+
+    /// As [`describe`](Self::describe), of a fault.
+    pub(super) fn describe_fault(&self, calls: &[u32], is_placed: bool) -> String {
+        let Ok(image) = Image::parse(&self.image) else {
+            return String::new();
+        };
+        debug::describe_fault(&self.name, image.rx(), calls, self.functions(), is_placed)
+    }
+
+    /// The functions of the image, if its library has their names.
+    fn functions(&self) -> Option<&Functions> {
+        let read =
+            || DebugObject::read(&self.path, &self.library_name, &self.id).map(DebugObject::into_functions);
+        self.functions.get_or_init(read).as_ref()
     }
 
     /// Compares the image's types with those that this program was compiled with.

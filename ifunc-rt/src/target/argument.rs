@@ -72,6 +72,11 @@ impl Argument {
         }
     }
 
+    /// Their type.
+    pub(super) fn type_id(&self) -> TypeId {
+        (self.host_type)().id
+    }
+
     /// Whether an image takes arguments of this type, or an interface that this type exports here.
     pub(super) fn has_type(&self, executor: &InProcess, target: Fingerprint) -> bool {
         let host_type = (self.host_type)();

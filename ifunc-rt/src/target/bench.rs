@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ifunc_abi::frame::Limits;
-use ifunc_exec::{DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
+use ifunc_exec::{ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
 use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -96,6 +96,7 @@ impl Bench {
             stack_bytes: 1 << 20,
             debug: DebugInfo::none(),
             library_folders: Vec::new,
+            contain: ContainOptions::default(),
         };
         let unfinished = Unfinished::new(max_bytes, max_age);
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
@@ -116,6 +117,7 @@ impl Bench {
                 travels,
                 unfinished,
                 doorbell: std::sync::Arc::new(doorbell),
+                on_escape: None,
             },
         }
     }

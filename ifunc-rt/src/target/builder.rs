@@ -9,10 +9,12 @@ use ifunc_abi::frame::Limits;
 use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
 use ifunc_exec::{
-    DebugInfo, DuplicateExport, HostSymbols, InProcessOptions, InvalidSoname, NamedSet, Symbol,
+    ContainOptions, DebugInfo, DuplicateExport, HostSymbols, InProcessOptions, InvalidSoname, NamedSet,
+    Symbol,
 };
 
 use super::Target;
+use super::escape::{AfterEscape, EscapeHook, Escaped, Level};
 use crate::policy::{ImageInfo, Policy, SourceInfo};
 use crate::source::search;
 use crate::transport::address::{Address, AddressError};
@@ -49,6 +51,7 @@ pub struct TargetBuilder {
     pub(super) timing: Timing,
     pub(super) share_stats: Option<bool>,
     pub(super) outbox: usize,
+    pub(super) on_escape: Option<EscapeHook>,
 }
 
 /// Why a target cannot be made or cannot serve.
@@ -131,6 +134,7 @@ impl Default for TargetBuilder {
                 stack_bytes: 4 << 20,
                 debug: DebugInfo::default(),
                 library_folders: search::folders,
+                contain: ContainOptions::default(),
             },
             copy_payloads: false,
             listen,
@@ -139,6 +143,7 @@ impl Default for TargetBuilder {
             timing: Timing::default(),
             share_stats: None,
             outbox: crate::travel::OUTBOX_BYTES,
+            on_escape: None,
         }
     }
 }
@@ -390,6 +395,69 @@ impl TargetBuilder {
     /// Stack of injected code, at least 512 KiB. Default 4 MiB; memory is committed when it is touched.
     pub fn stack(mut self, bytes: usize) -> Self {
         self.executor.stack_bytes = bytes;
+        self
+    }
+
+    /// What ends an invocation alone, and what ends the process. Default [`Level::Panics`].
+    ///
+    /// With [`Level::Contained`], a fault of an ifunc is reported to its source as [`Failure::Fault`](crate::Failure::Fault),
+    /// with the signal, the address and the place. It is for bugs, not for attackers: whatever the ifunc wrote before stays
+    /// written. A fault that is not the ifunc's own ends the process as before: one in an exported function, or in a
+    /// function that was [`allow`](Self::allow)ed without a guard.
+    ///
+    /// The handlers of SIGSEGV, SIGBUS, SIGFPE and SIGILL that the process has when the first target is made keep everything that is
+    /// not contained. A handler that is installed afterwards takes the place of the target's: a later target warns of that.
+    ///
+    /// # Safety contract
+    /// As for a panic: see [`accept_code`](Self::accept_code).
+    pub fn level(mut self, level: Level) -> Self {
+        self.executor.contain.faults = level == Level::Contained;
+        self
+    }
+
+    /// How long an invocation may run; the entries of a batch that run together count as one. Default: as long as it likes. At
+    /// the limit, or at most a quarter (at least a millisecond) after it, the invocation ends with
+    /// [`Failure::Deadline`](crate::Failure::Deadline), at whatever instruction it is. A function of the host is not
+    /// interrupted: the invocation ends when that returns.
+    ///
+    /// A thread of the target's own watches all invocations; they pay nothing for it. A thread that runs an invocation
+    /// that is overdue gets SIGURG.
+    pub fn max_run_time(mut self, limit: Duration) -> Self {
+        self.executor.contain.deadline = Some(limit);
+        self
+    }
+
+    /// What the host does after an invocation ended early, by a panic, a fault, its [time](Self::max_run_time), or for want of stack:
+    /// the data of the target may be half changed. The hook is called on the thread that serves, before the next
+    /// invocation, and before the source is told.
+    ///
+    /// ```no_run
+    /// use ifunc_rt::{AfterEscape, Level, Target};
+    ///
+    /// # fn main() -> Result<(), ifunc_rt::TargetError> {
+    /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
+    /// let builder = unsafe { Target::builder().accept_code() };
+    /// let mut target = builder
+    ///     .level(Level::Contained)
+    ///     .on_escape(|escaped| {
+    ///         eprintln!("{} ended early: {} ({})", escaped.ifunc(), escaped.why(), escaped.detail());
+    ///         match escaped.target_mut::<Vec<u64>>() {
+    ///             Some(sorted) => {
+    ///                 sorted.sort_unstable();
+    ///                 AfterEscape::Continue
+    ///             }
+    ///             None => AfterEscape::Stop,
+    ///         }
+    ///     })
+    ///     .listen("shm:sorted")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_escape(
+        mut self,
+        hook: impl Fn(&mut Escaped<'_>) -> AfterEscape + Send + Sync + 'static,
+    ) -> Self {
+        self.on_escape = Some(EscapeHook::new(hook));
         self
     }
 

@@ -5,6 +5,7 @@ mod argument;
 pub(crate) mod bench;
 mod builder;
 mod duplex;
+mod escape;
 mod join;
 mod one_way;
 mod peers;
@@ -29,12 +30,14 @@ use ifunc_exec::{ExecThread, Executor, Exports, HostSymbols, InProcess, SetupErr
 use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
+pub use escape::{AfterEscape, Escaped, Level};
 pub use peers::Peers;
 pub use serving::{ServeEnd, ServeError, Serving};
 
 pub(crate) use served::Bound;
 
 use argument::{Argument, HostType};
+use escape::EscapeHook;
 use poll::Links;
 use unfinished::Unfinished;
 
@@ -104,6 +107,8 @@ struct Host {
     travels: Arc<Travels>,
     /// Wakes the threads that serve.
     doorbell: Arc<TargetDoorbell>,
+    /// See [`TargetBuilder::on_escape`].
+    on_escape: Option<EscapeHook>,
 }
 
 impl Host {
@@ -191,6 +196,7 @@ impl Target {
                 unfinished,
                 travels,
                 doorbell: Arc::new(doorbell),
+                on_escape: builder.on_escape,
             },
             entry,
             home: thread::current().id(),

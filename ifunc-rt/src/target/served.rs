@@ -210,6 +210,8 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     const TAKES: bool = TAKES;
 
     fn install(&mut self, install: Install) -> Result<Vec<Bound>, Refusal> {
+        // Before the thread runs anything: a target may have moved between threads.
+        self.session.prepare_thread();
         let (first, id) = (install.handle, install.id);
         let bytes = &install.body[install.image];
         let size = bytes.len();
@@ -508,7 +510,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 Ok(len)
             }
             Err(failed) => {
-                state.failed(counted, size, &failed);
+                self.failed(counted, size, &failed);
                 Err(failed)
             }
         }
@@ -566,9 +568,23 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         counters.executed_together(executed, run.len, answered);
         if let Some(failed) = &failed {
             counters.batched();
-            state.failed(counted, run.len, failed);
+            self.failed(counted, run.len, failed);
         }
         RunEnd { executed, failed }
+    }
+
+    /// Counts and logs an invocation that has no answer, and tells the host if it ended early.
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {
+        let (state, ifunc) = (&*self.state, &*counted.entry.name);
+        counted.counters.failed(size);
+        if let Status::Failed(why) = failed.status {
+            tracing::debug!(
+                parent: &state.span, ifunc, source = state.source.connection, %why, "invocation failed"
+            );
+        }
+        self.host.escaped(self.argument, state.source, ifunc, failed);
     }
 
     /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
@@ -646,17 +662,6 @@ impl State {
             }
         }
         Some((self.scratch.as_slice().as_ptr(), stride))
-    }
-
-    /// Counts and logs an invocation that has no answer.
-    #[cold]
-    fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {
-        counted.counters.failed(size);
-        if let Status::Failed(why) = failed.status {
-            tracing::debug!(
-                parent: &self.span, ifunc = %counted.entry.name, source = self.source.connection, %why, "invocation failed"
-            );
-        }
     }
 }
 

@@ -88,6 +88,7 @@ fn new_executor() -> InProcess {
         stack_bytes: 1 << 20,
         debug: DebugInfo::default(),
         library_folders: Vec::new,
+        contain: ifunc_exec::ContainOptions::default(),
     };
     InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(Unobserved)).unwrap()
 }

@@ -4,6 +4,8 @@ mod aggregation;
 mod batches;
 mod both_ways;
 mod cancelling;
+#[cfg(not(loom))]
+mod contained;
 mod crowds;
 mod departures;
 mod entries;

@@ -1,8 +1,9 @@
 //! A target: owns two numbers, runs what it is sent, says what its numbers are when they changed.
 
 use std::io::Write;
+use std::time::Duration;
 
-use ifunc_rt::{NamedSet, Target, TargetBuilder};
+use ifunc_rt::{Level, NamedSet, Target, TargetBuilder};
 use ifunc_tests::State;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,6 +33,12 @@ fn builder() -> TargetBuilder {
     if let Ok(soname) = std::env::var("E2E_LIBRARY") {
         // SAFETY: a library of the system, chosen by a test.
         builder = unsafe { builder.allow_library(soname) };
+    }
+    if let Ok(milliseconds) = std::env::var("E2E_CONTAINED") {
+        let limit = milliseconds.parse().expect("E2E_CONTAINED is a number");
+        builder = builder
+            .level(Level::Contained)
+            .max_run_time(Duration::from_millis(limit));
     }
     if std::env::var_os("E2E_ONE_IMAGE").is_some() {
         // The next image lies where the one before lay.

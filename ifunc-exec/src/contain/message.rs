@@ -1,0 +1,65 @@
+//! The message of a fault that is not contained, before the handler that was there before ends the process. Made without memory
+//! and locks.
+
+use std::fmt::{self, Write};
+
+use super::signals::signal_name;
+use crate::gate::{Gate, Interruption};
+
+/// Bytes of a message. What is longer is cut.
+const LONGEST: usize = 512;
+
+struct Line {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.len..];
+        let len = text.len().min(room.len());
+        room[..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
+    }
+}
+
+/// Writes to the standard error what is known of a fault in an invocation.
+pub(super) fn print(gate: &Gate, at: &Interruption, why: &str) {
+    let mut line = Line {
+        bytes: [0; LONGEST],
+        len: 0,
+    };
+    let (signal, pc, address) = (signal_name(at.signal), at.pc, at.address);
+    let _ = write!(line, "ifunc: {signal} ");
+    let invocation = gate.invocation();
+    let _ = match invocation {
+        Some((entry, source)) => write!(line, "in an invocation of `{}` for source {source}", entry.name),
+        None => write!(line, "in an invocation"),
+    };
+    let code = invocation.map(|(entry, _)| entry.image().debug.code());
+    let _ = match code.filter(|code| code.contains(&pc)) {
+        Some(code) => write!(line, ", at offset {:#x} of its image", pc - code.start),
+        None => write!(line, ", at {pc:#x}"),
+    };
+    let _ = writeln!(line, ", address {address:#x}: {why}");
+    // SAFETY: reads the local.
+    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let mut line = Line {
+            bytes: [0; LONGEST],
+            len: 0,
+        };
+        for _ in 0..LONGEST {
+            write!(line, "{:#x}", 255).unwrap();
+        }
+        assert_eq!(line.len, LONGEST);
+    }
+}

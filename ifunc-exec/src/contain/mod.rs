@@ -1,0 +1,34 @@
+//! Faults and deadlines of injected code: they end the invocation, not the process.
+//!
+//! A handler of SIGSEGV, SIGBUS, SIGFPE and SIGILL finds the gate of the thread. If injected code raised the signal, the handler notes
+//! why and lets the thread go on in the shim's way out, as after a panic: the ifunc leaves nothing to drop. Whatever else raised
+//! it is the affair of the handler that was there before.
+//!
+//! | what | file |
+//! |---|---|
+//! | the handlers, and those that were there before | `signals` |
+//! | whether an invocation can be left | `gate/interrupt.rs` |
+//! | the stack that handlers run on | `alternate` |
+//! | the thread that finds invocations that are overdue | `watchdog` |
+//! | functions of the C library that may be left | `memory` |
+//! | the last message of a process that ends | `message` |
+
+mod alternate;
+pub(crate) mod memory;
+mod message;
+mod signals;
+pub(crate) mod watchdog;
+
+use std::time::Duration;
+
+pub(crate) use self::alternate::prepare_thread;
+pub(crate) use self::signals::{code_name, install, signal_name};
+
+/// What an in-process executor does about invocations that do not end by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContainOptions {
+    /// Faults end the invocation. Otherwise a message names the ifunc, and the process goes on as if there was no handler.
+    pub faults: bool,
+    /// How long an invocation may run; `None`: as long as it likes.
+    pub deadline: Option<Duration>,
+}

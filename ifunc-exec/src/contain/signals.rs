@@ -1,0 +1,234 @@
+//! Handlers of signals, and the handlers that were there before.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{sigaction, siginfo_t};
+
+use super::{memory, message};
+use crate::arch::Trap;
+use crate::gate::{Gate, Interruption, Outcome};
+
+/// The signals of faults.
+const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+/// The signal of a deadline. Nothing happens to a process that gets it without a handler.
+const DEADLINE: c_int = libc::SIGURG;
+
+/// What was there before us, by signal. Written once, before our handler is installed.
+static BEFORE: [AtomicPtr<sigaction>; 32] = [const { AtomicPtr::new(ptr::null_mut()) }; 32];
+/// Its address is the value of our own deadline signals.
+static OURS: u8 = 0;
+
+type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+/// Installs the handlers: those of faults, and that of deadlines if there are any. Warns if a handler of faults that is ours was
+/// replaced meanwhile.
+pub(crate) fn install(deadlines: bool) {
+    static OF_FAULTS: Once = Once::new();
+    static OF_DEADLINES: Once = Once::new();
+    let mut is_first = false;
+    OF_FAULTS.call_once(|| {
+        is_first = true;
+        memory::find();
+        FAULTS
+            .into_iter()
+            .for_each(|signal| install_one(signal, on_fault));
+    });
+    if deadlines {
+        OF_DEADLINES.call_once(|| install_one(DEADLINE, on_deadline));
+    }
+    let replaced = FAULTS.into_iter().filter(|signal| !is_first && !is_ours(*signal));
+    for signal in replaced {
+        tracing::warn!(
+            target: crate::LOG,
+            signal = signal_name(signal),
+            "another handler replaced that of ifunc: a fault of an ifunc ends the process; help: install handlers before the first \
+             target is made, or call the handler that was there before"
+        );
+    }
+}
+
+fn install_one(signal: c_int, handler: Handler) {
+    let mut action = action();
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    let before = Box::into_raw(Box::new(action_of(signal)));
+    BEFORE[signal as usize].store(before, Ordering::Release);
+    // SAFETY: the handler is of the type that SA_SIGINFO asks for, and does what handlers may do.
+    unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+}
+
+/// An action without flags, mask or handler.
+fn action() -> sigaction {
+    // SAFETY: plain data, for which zeros are valid.
+    unsafe { MaybeUninit::<sigaction>::zeroed().assume_init() }
+}
+
+fn action_of(signal: c_int) -> sigaction {
+    let mut action = action();
+    // SAFETY: writes the local.
+    unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
+    action
+}
+
+fn is_ours(signal: c_int) -> bool {
+    action_of(signal).sa_sigaction == on_fault as *const () as usize
+}
+
+unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's arguments, or those of a handler that was installed after ours and passes them on.
+    let (mut trap, code, address) = unsafe {
+        let info = &*info;
+        (Trap::new(context), info.si_code, info.si_addr() as usize)
+    };
+    // What a process sent is no fault of the code that it interrupts.
+    if code > 0
+        && let Some(gate) = Gate::current()
+    {
+        let at = Interruption {
+            signal,
+            code,
+            address,
+            pc: trap.pc(),
+            stack: trap.stack(),
+            is_overflow: false,
+        };
+        match gate.fault(at, &mut trap) {
+            Outcome::Contained => return,
+            Outcome::Uncontained(why) => message::print(gate, &at, why),
+            Outcome::Elsewhere => {}
+        }
+    }
+    // SAFETY: the arguments of this handler.
+    unsafe { pass_on(signal, info, context) }
+}
+
+unsafe extern "C" fn on_deadline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: as in `on_fault`; signals of this code carry a value.
+    let is_ours = unsafe {
+        (*info).si_code == libc::SI_QUEUE && (*info).si_value().sival_ptr.addr() == (&raw const OURS).addr()
+    };
+    if !is_ours {
+        // SAFETY: the arguments of this handler.
+        return unsafe { pass_on(signal, info, context) };
+    }
+    if let Some(gate) = Gate::current() {
+        // SAFETY: as in `on_fault`.
+        gate.overdue(&mut unsafe { Trap::new(context) });
+    }
+}
+
+/// Does what would have happened without our handler.
+///
+/// # Safety
+/// The arguments are those of a handler.
+unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: written before our handler was installed, and never freed.
+    let before = unsafe { &*BEFORE[signal as usize].load(Ordering::Acquire) };
+    // SAFETY: the caller's promise.
+    let was_sent = unsafe { (*info).si_code } <= 0;
+    match before.sa_sigaction {
+        libc::SIG_IGN if was_sent || signal == DEADLINE => {}
+        // By default it is ignored.
+        libc::SIG_DFL if signal == DEADLINE => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            let default = action();
+            // SAFETY: the instruction that faults is executed again when this handler returns, and ends the process. What was
+            // sent is sent again, to this thread: it is blocked until then.
+            unsafe {
+                libc::sigaction(signal, &raw const default, ptr::null_mut());
+                if was_sent {
+                    libc::raise(signal);
+                }
+            }
+        }
+        handler => {
+            let mut mask = MaybeUninit::uninit();
+            // SAFETY: it was installed as a handler of this signal with these flags; it runs with the mask that it asked for.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const before.sa_mask, mask.as_mut_ptr());
+                if before.sa_flags & libc::SA_SIGINFO != 0 {
+                    std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
+                } else {
+                    std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler)(signal);
+                }
+                libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// A signal of ours that carries a value, as the kernel takes it.
+#[repr(C, align(8))]
+struct Queued {
+    signal: c_int,
+    error: c_int,
+    code: c_int,
+    _aligned: c_int,
+    pid: c_int,
+    uid: u32,
+    value: *const u8,
+    _rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Queued>() == size_of::<siginfo_t>());
+
+/// Lets a thread of this process look whether its invocations are overdue. A thread that is gone, or another one that has its
+/// number now, does nothing.
+pub(super) fn notify(thread: c_int) {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let info = Queued {
+        signal: DEADLINE,
+        error: 0,
+        code: libc::SI_QUEUE,
+        _aligned: 0,
+        pid,
+        uid: rustix::process::getuid().as_raw(),
+        value: &raw const OURS,
+        _rest: [0; 12],
+    };
+    // SAFETY: reads the local; the handler was installed before there was a deadline.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_tgsigqueueinfo,
+            pid,
+            thread,
+            DEADLINE,
+            &raw const info,
+        )
+    };
+}
+
+/// The name of a signal of a fault.
+pub(crate) fn signal_name(signal: c_int) -> &'static str {
+    match signal {
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        _ => "a signal",
+    }
+}
+
+/// The kernel's reason for a signal, in words; empty: nothing that helps.
+pub(crate) fn code_name(signal: c_int, code: c_int) -> &'static str {
+    match (signal, code) {
+        (libc::SIGSEGV, 1) => "not mapped",
+        (libc::SIGSEGV, 2) => "not permitted",
+        (libc::SIGSEGV, libc::SI_KERNEL) => "no canonical address, or a privileged instruction",
+        (libc::SIGBUS, 1) => "misaligned",
+        (libc::SIGBUS, 2) => "beyond the end of a file",
+        (libc::SIGFPE, 1) => "integer division by zero, or its result overflows",
+        (libc::SIGFPE, 2) => "integer overflow",
+        (libc::SIGFPE, 3) => "floating-point division by zero",
+        (libc::SIGFPE, 4) => "floating-point overflow",
+        (libc::SIGFPE, 5) => "floating-point underflow",
+        (libc::SIGFPE, 6) => "inexact floating-point result",
+        (libc::SIGFPE, 7) => "invalid floating-point operation",
+        (libc::SIGILL, _) => "no valid instruction",
+        _ => "",
+    }
+}

@@ -1,0 +1,115 @@
+//! The thread that finds invocations that run for too long.
+//!
+//! A serving thread counts the passages of its gate (`threads`), for changes of exports. The watchdog reads the counts: an invocation
+//! whose count it has seen for as long as the limit is overdue, and its thread gets a signal. So an invocation pays nothing for
+//! its deadline, and the clock is read by the watchdog alone.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::signals::notify;
+use crate::threads::{ThreadNumber, Threads};
+
+/// Bounds of the time between two looks.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// The watchdog of an executor. Dropping it ends the thread.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    is_stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Watchdog {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The kernel's, for a thread.
+    pub(crate) fn start(threads: Arc<Threads>, limit: Duration) -> io::Result<Self> {
+        let stop = Arc::<Stop>::default();
+        let builder = std::thread::Builder::new().name("ifunc-watchdog".into());
+        let thread = {
+            let stop = Arc::clone(&stop);
+            builder.spawn(move || watch(&threads, limit, &stop))?
+        };
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        *self
+            .stop
+            .is_stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An invocation that was seen.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    count: u64,
+    since: Instant,
+    /// Signals that it got.
+    signals: u32,
+}
+
+fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
+    let pause = (limit / 4).clamp(SHORTEST, LONGEST);
+    let mut seen = HashMap::<ThreadNumber, Seen>::new();
+    let mut is_stopped = stop.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+    while !*is_stopped {
+        let now = Instant::now();
+        let mut is_lost = false;
+        let mut seen_now = HashMap::new();
+        threads.each(|number, passages| {
+            let Some(count) = passages.within() else { return };
+            let known = seen.get(&number).filter(|known| known.count == count);
+            let mut known = known.copied().unwrap_or(Seen {
+                count,
+                since: now,
+                signals: 0,
+            });
+            if now - known.since >= limit {
+                passages.set_overdue(count);
+                // It may run on another thread than the one that it was made for.
+                is_lost |= known.signals > 0 && !passages.was_found(count);
+                known.signals += 1;
+                notify(passages.thread());
+            }
+            seen_now.insert(number, known);
+        });
+        seen = seen_now;
+        if is_lost {
+            all_threads().for_each(notify);
+        }
+        (is_stopped, _) = stop
+            .changed
+            .wait_timeout(is_stopped, pause)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// The threads of this process.
+fn all_threads() -> impl Iterator<Item = i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
+}

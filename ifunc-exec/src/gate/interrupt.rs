@@ -1,0 +1,165 @@
+//! Invocations that a signal ends: what may be left, and what must not.
+//!
+//! Everything here runs in handlers of signals: it allocates nothing and takes no lock. What it knows of the invocation is what the
+//! gate's shim writes for every one.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use ifunc_abi::context::Context;
+
+use super::{CURRENT, Gate, Noted, Side};
+use crate::InstalledEntry;
+use crate::arch::Trap;
+use crate::contain::memory;
+use crate::ended::log;
+use crate::stack::GUARD;
+
+/// Bytes of the host's stack in which the context of an invocation is searched: it is a local of the function that entered.
+const CONTEXT_WITHIN: usize = 2048;
+
+/// Where a signal ended an invocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interruption {
+    /// The signal of a fault; 0: the deadline.
+    pub(crate) signal: c_int,
+    /// The kernel's reason for it.
+    pub(crate) code: c_int,
+    /// The address that it is about.
+    pub(crate) address: usize,
+    /// The program counter.
+    pub(crate) pc: usize,
+    /// The stack pointer.
+    pub(crate) stack: usize,
+    /// The stack was used up.
+    pub(crate) is_overflow: bool,
+}
+
+/// What becomes of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It ends the invocation when the handler returns.
+    Contained,
+    /// No invocation is concerned.
+    Elsewhere,
+    /// It happened in an invocation that cannot be left, for this reason.
+    Uncontained(&'static str),
+}
+
+impl Gate {
+    /// The gate of the innermost invocation or session of this thread.
+    pub(crate) fn current<'a>() -> Option<&'a Self> {
+        // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
+        unsafe { CURRENT.get().as_ref() }
+    }
+
+    /// Ends the invocation because of a fault, if that is possible.
+    pub(crate) fn fault(&self, mut at: Interruption, trap: &mut Trap) -> Outcome {
+        if !self.passages.is_within() {
+            return Outcome::Elsewhere;
+        }
+        let is_code = self.containment.code.contains(&at.pc);
+        if !self.side.is(Side::Ifunc) {
+            return Outcome::Uncontained(if is_code {
+                "a function of the host called injected code by a pointer, and the host's frames cannot be left"
+            } else {
+                "it is in a function of the host that injected code called, whose frames cannot be left"
+            });
+        }
+        at.is_overflow = (self.stack_low - GUARD..self.stack_low).contains(&at.address);
+        // Without such functions, injected code calls nothing but the gate's shims and functions of memory, which own nothing
+        // before they enter the host.
+        let is_guarded = !self.containment.has_unguarded.load(Ordering::Relaxed);
+        let may_leave = is_code
+            || memory::contains(at.pc)
+            || at.is_overflow && is_guarded
+            || trap.is_fetch() && (is_guarded || self.was_called_by_code(at.stack));
+        if !may_leave {
+            return Outcome::Uncontained(
+                "it may be in a function that was allowed without a guard (`allow`, `allow_set`, `allow_library`), whose \
+                 frames cannot be left",
+            );
+        }
+        if !self.containment.contains {
+            return Outcome::Uncontained(
+                "help: `Target::builder().level(Level::Contained)` ends the invocation alone",
+            );
+        }
+        self.interrupt(at, trap);
+        Outcome::Contained
+    }
+
+    /// The handler of a deadline's signal: ends the invocations of this thread that are overdue, or sees to it that they end when
+    /// the host's function returns.
+    pub(crate) fn overdue(&self, trap: &mut Trap) {
+        let mut next = Some(self);
+        while let Some(gate) = next {
+            if gate.passages.is_overdue_here() {
+                if !gate.side.is(Side::Ifunc) {
+                    gate.side.set(Side::HostAborted);
+                } else if ptr::eq(gate, self)
+                    && (gate.containment.code.contains(&trap.pc()) || memory::contains(trap.pc()))
+                {
+                    let (pc, stack) = (trap.pc(), trap.stack());
+                    let at = Interruption {
+                        pc,
+                        stack,
+                        ..Interruption::default()
+                    };
+                    gate.interrupt(at, trap);
+                }
+            }
+            // SAFETY: null, or the gate of a session of this thread that has not ended.
+            next = unsafe { gate.outer.get().as_ref() };
+        }
+    }
+
+    fn interrupt(&self, mut at: Interruption, trap: &mut Trap) {
+        if at.is_overflow {
+            // What a report reads.
+            at.stack = at.stack.max(self.stack_low);
+        }
+        // SAFETY: this thread reads it after the invocation only.
+        unsafe { *self.interruption.get() = at };
+        self.note(Noted::Interrupted);
+        trap.escape(self);
+    }
+
+    /// Whether the function that is about to begin was called by injected code: where it would return to.
+    fn was_called_by_code(&self, stack: usize) -> bool {
+        let is_stack =
+            (self.stack_low..self.stack_top).contains(&stack) && stack.is_multiple_of(align_of::<usize>());
+        if !is_stack {
+            return false;
+        }
+        // SAFETY: aligned and within the usable part of the mapped stack that this thread runs on.
+        let back = unsafe { ptr::with_exposed_provenance::<usize>(stack).read_volatile() };
+        self.containment.code.start < back && back <= self.containment.code.end
+    }
+
+    /// The entry of the invocation that runs, and the number of its source: for the message of a process that is about to end. The context of the invocation lies on the host's stack, near where the shim left it.
+    pub(crate) fn invocation(&self) -> Option<(&InstalledEntry, u64)> {
+        // SAFETY: the shim of the invocation that runs wrote it.
+        let from = unsafe { *self.saved_rsp.get() };
+        let log = log as *const () as usize;
+        let (at_log, at_host) = (
+            std::mem::offset_of!(Context, log),
+            std::mem::offset_of!(Context, host),
+        );
+        (from..from + CONTEXT_WITHIN)
+            .step_by(align_of::<Context>())
+            .find_map(|at| {
+                // SAFETY: above the frame of the shim, on the stack of this thread.
+                let word = |at: usize| unsafe { ptr::with_exposed_provenance::<usize>(at).read_volatile() };
+                if word(at + at_log) != log {
+                    return None;
+                }
+                // SAFETY: `InProcess::run` made the context, and its entry lives while it runs.
+                let entry =
+                    unsafe { ptr::with_exposed_provenance::<InstalledEntry>(word(at + at_host)).as_ref() }?;
+                let sender = word(at + std::mem::offset_of!(Context, sender));
+                Some((entry, sender as u64))
+            })
+    }
+}

@@ -1,0 +1,357 @@
+//! Faults and deadlines in what stands for injected code, with callbacks and host functions around.
+
+use std::arch::asm;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ifunc::host;
+use ifunc_abi::context::Context;
+
+use super::{CALL_GATE, Escape, escape_with_panic};
+use crate::ExecThread;
+use crate::contain::watchdog::Watchdog;
+use crate::threads::Threads;
+
+type Body<'a> = &'a mut dyn FnMut() -> u32;
+
+/// An entry that runs the closure that its target arguments point to.
+unsafe extern "C" fn run_body(_: *const u8, _: usize, target: *mut c_void, _: *mut Context) -> u32 {
+    // SAFETY: `invoke` passes a closure.
+    unsafe { (*target.cast::<Body<'_>>())() }
+}
+
+/// Runs `body` as injected code.
+fn invoke(thread: &mut ExecThread, mut body: impl FnMut() -> u32) -> Result<u32, Escape> {
+    host::set_call_gate(&CALL_GATE);
+    let mut body: Body<'_> = &mut body;
+    let mut session = thread.session();
+    // SAFETY: the entry takes these arguments.
+    let code = unsafe {
+        session.enter(
+            run_body as *const c_void,
+            std::ptr::null(),
+            0,
+            (&raw mut body).cast(),
+            std::ptr::null_mut(),
+        )
+    };
+    session.take_escape().map_or(Ok(code), |escape| Err(*escape))
+}
+
+/// The signal and the address of a fault, and whether it was an overflow.
+fn fault(outcome: Result<u32, Escape>) -> (i32, usize, bool) {
+    match outcome {
+        Err(Escape::Interrupted { at, .. }) => (at.signal, at.address, at.is_overflow),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn reads(address: usize) -> u32 {
+    // SAFETY: none: the fault is the test.
+    unsafe { asm!("mov {0:e}, [{0}]", inout(reg) address => _) };
+    0
+}
+
+fn divides_by_zero() -> u32 {
+    // SAFETY: as above.
+    unsafe {
+        asm!("xor edx, edx", "mov eax, 1", "xor ecx, ecx", "div ecx", out("eax") _, out("ecx") _, out("edx") _)
+    };
+    0
+}
+
+fn has_no_instruction() -> u32 {
+    // SAFETY: as above.
+    unsafe { asm!("ud2") };
+    0
+}
+
+/// Reads a page of a file that has none.
+fn reads_beyond_a_file() -> u32 {
+    thread_local!(static PAGE: Cell<usize> = const { Cell::new(0) });
+    if PAGE.get() == 0 {
+        let file = rustix::fs::memfd_create("empty", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let flags = rustix::mm::MapFlags::SHARED;
+        // SAFETY: a fresh mapping.
+        let page = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                4096,
+                rustix::mm::ProtFlags::READ,
+                flags,
+                file,
+                0,
+            )
+            .unwrap()
+        };
+        PAGE.set(page as usize);
+    }
+    reads(PAGE.get())
+}
+
+fn jumps_to(address: usize) -> u32 {
+    // SAFETY: as above.
+    unsafe { asm!("call {}", in(reg) address, clobber_abi("C")) };
+    0
+}
+
+#[expect(unconditional_recursion, reason = "the stack ends")]
+fn recurses(n: usize) -> usize {
+    let room = std::hint::black_box([n as u8; 1024]);
+    recurses(n + 1) + room[7] as usize
+}
+
+#[test]
+fn each_fault_ends_its_invocation() {
+    let mut thread = ExecThread::for_tests(1 << 20);
+    for _ in 0..20 {
+        assert_eq!(fault(invoke(&mut thread, || reads(8))), (libc::SIGSEGV, 8, false));
+        // Not canonical: the processor does not say which address.
+        assert_eq!(fault(invoke(&mut thread, || reads(1 << 63))).0, libc::SIGSEGV);
+        assert_eq!(fault(invoke(&mut thread, reads_beyond_a_file)).0, libc::SIGBUS);
+        assert_eq!(fault(invoke(&mut thread, divides_by_zero)).0, libc::SIGFPE);
+        assert_eq!(fault(invoke(&mut thread, has_no_instruction)).0, libc::SIGILL);
+        assert_eq!(
+            fault(invoke(&mut thread, || jumps_to(16))),
+            (libc::SIGSEGV, 16, false)
+        );
+        let (signal, _, is_overflow) = fault(invoke(&mut thread, || recurses(0) as u32));
+        assert_eq!((signal, is_overflow), (libc::SIGSEGV, true));
+        assert_eq!(invoke(&mut thread, || 7), Ok(7));
+    }
+}
+
+/// What a new thread has: rounding to the nearest, all exceptions masked, an empty register stack of the x87.
+#[test]
+fn the_hosts_registers_are_as_they_were_after_a_fault() {
+    const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
+    let mut thread = ExecThread::for_tests(1 << 20);
+    let spoil = || {
+        let (mxcsr, x87) = TOWARDS_ZERO;
+        // SAFETY: what the test is about: everything that an escape has to put in order.
+        unsafe {
+            asm!(
+                "ldmxcsr [{mxcsr}]", "fldcw [{x87}]", "fld1", "fld1", "fld1", "std",
+                "mov rbp, 1", "mov r12, 1", "mov r13, 1", "mov r14, 1", "mov r15, 1", "ud2",
+                mxcsr = in(reg) &raw const mxcsr, x87 = in(reg) &raw const x87,
+                options(noreturn)
+            )
+        }
+    };
+    for _ in 0..3 {
+        let kept = std::hint::black_box([1usize, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(fault(invoke(&mut thread, spoil)).0, libc::SIGILL);
+        let (mut mxcsr, mut x87, mut environment, flags) = (0u32, 0u16, [0u32; 7], 0u64);
+        let mut flags = flags;
+        // SAFETY: each writes the local that it is given.
+        unsafe {
+            asm!(
+                "stmxcsr [{}]", "fnstcw [{}]", "fnstenv [{}]", "fldenv [{2}]", "pushfq", "pop {}",
+                in(reg) &raw mut mxcsr, in(reg) &raw mut x87, in(reg) &raw mut environment, out(reg) flags
+            );
+        }
+        assert_eq!((mxcsr & 0xffc0, x87), (0x1f80, 0x037f));
+        assert_eq!(environment[2] & 0xffff, 0xffff, "no register of the x87 is used");
+        assert_eq!(flags & 1 << 10, 0, "strings are copied upwards");
+        assert_eq!(kept.iter().sum::<usize>(), 28);
+    }
+}
+
+#[test]
+fn a_fault_in_a_callback_lets_the_host_finish() {
+    let mut thread = ExecThread::for_tests(2 << 20);
+    for fails in [
+        || reads(8),
+        divides_by_zero,
+        has_no_instruction,
+        || recurses(0) as u32,
+    ] {
+        let (mut calls, mut dropped, mut after) = (0, 0, false);
+        let outcome = invoke(&mut thread, || {
+            host::through_gate(|| {
+                struct Owned<'a>(&'a mut i32);
+                impl Drop for Owned<'_> {
+                    fn drop(&mut self) {
+                        *self.0 += 1;
+                    }
+                }
+                let _owned = Owned(&mut dropped);
+                for n in 0..5 {
+                    let returned = host::call_back(|| {
+                        calls += 1;
+                        if n == 2 {
+                            fails();
+                        }
+                    });
+                    assert_eq!(returned.is_some(), n < 2);
+                }
+            });
+            after = true;
+            0
+        });
+        let Err(Escape::Interrupted { trail, .. }) = &outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(!trail.is_empty());
+        assert_eq!((calls, dropped, after), (3, 1, false));
+        assert_eq!(
+            invoke(&mut thread, || host::through_gate(|| host::call_back(|| 5))
+                .unwrap()),
+            Ok(5)
+        );
+    }
+}
+
+#[test]
+fn an_invocation_in_an_invocation_ends_alone() {
+    let (mut outer, mut inner) = (ExecThread::for_tests(2 << 20), ExecThread::for_tests(1 << 20));
+    let outcome = invoke(&mut outer, || {
+        let ended = host::through_gate(|| fault(invoke(&mut inner, || reads(8))).0);
+        assert_eq!(ended, libc::SIGSEGV);
+        ended as u32
+    });
+    assert_eq!(outcome, Ok(libc::SIGSEGV as u32));
+}
+
+#[test]
+fn what_is_called_with_little_stack_ends_the_invocation() {
+    let mut thread = ExecThread::for_tests(1 << 20);
+    #[expect(unconditional_recursion, reason = "the stack ends")]
+    fn down(n: usize, each: fn()) -> usize {
+        let room = std::hint::black_box([n as u8; 512]);
+        each();
+        down(n + 1, each) + room[7] as usize
+    }
+    let allocates = || {
+        let (_, alloc) = crate::imports::runtime_imports()[1];
+        // SAFETY: `__ifunc_alloc` has this type.
+        let alloc: extern "C" fn(usize, usize) -> *mut u8 = unsafe { std::mem::transmute(alloc) };
+        // SAFETY: allocated with this layout.
+        unsafe { std::alloc::dealloc(alloc(8, 8), std::alloc::Layout::new::<u64>()) };
+    };
+    for each in [allocates as fn(), || host::through_gate(|| {})] {
+        assert_eq!(
+            invoke(&mut thread, || down(0, each) as u32),
+            Err(Escape::StackLow)
+        );
+    }
+    fn panics_below(n: usize) -> usize {
+        let room = std::hint::black_box([n as u8; 512]);
+        let left = &raw const room as usize - crate::gate::caller().unwrap().stack().start;
+        if left < 8 << 10 {
+            // SAFETY: these frames own nothing.
+            unsafe { escape_with_panic(b"deep", b"", 0, 0) }
+        }
+        panics_below(n + 1) + room[7] as usize
+    }
+    assert_eq!(
+        invoke(&mut thread, || panics_below(0) as u32),
+        Err(Escape::StackLow)
+    );
+}
+
+#[test]
+fn an_invocation_that_is_overdue_ends() {
+    let threads = Arc::new(Threads::new());
+    let limit = Duration::from_millis(20);
+    let _watchdog = Watchdog::start(Arc::clone(&threads), limit).unwrap();
+    // Made on another thread than the one that runs it: the watchdog has to find it.
+    let made = std::thread::scope(|scope| scope.spawn(|| ExecThread::for_tests_of(1 << 20, threads)).join());
+    let mut thread = made.unwrap();
+    let is_overdue = |outcome: &Result<u32, Escape>| match outcome {
+        Err(Escape::Interrupted { at, .. }) => at.signal == 0 && at.pc != 0,
+        Err(Escape::Overdue) => true,
+        _ => false,
+    };
+    for _ in 0..2 {
+        let began = Instant::now();
+        let outcome = invoke(&mut thread, || {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        assert!(is_overdue(&outcome), "{outcome:?}");
+        assert!(began.elapsed() >= limit);
+        // A host function is not interrupted; the invocation ends when it returns.
+        let mut finished = false;
+        let outcome = invoke(&mut thread, || {
+            host::through_gate(|| {
+                let began = Instant::now();
+                while began.elapsed() < 3 * limit {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                finished = true;
+            });
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        assert!(is_overdue(&outcome) && finished, "{outcome:?}");
+        assert_eq!(invoke(&mut thread, || host::through_gate(|| 3)), Ok(3));
+    }
+}
+
+/// Runs this test again in a process of its own, with the variable set.
+fn child(name: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            &format!("gate::tests_of_faults::{name}"),
+            "--nocapture",
+        ])
+        .env("IFUNC_TEST_FAULT", "1")
+        .output()
+        .unwrap()
+}
+
+fn is_child() -> bool {
+    std::env::var_os("IFUNC_TEST_FAULT").is_some()
+}
+
+unsafe extern "C" fn of_the_host(signal: i32) {
+    let text = b"the host's own handler\n";
+    // SAFETY: reads a constant.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    let default = libc::SIG_DFL;
+    // SAFETY: as a handler of a host does.
+    unsafe { libc::signal(signal, default) };
+}
+
+/// In a process of its own, which it ends.
+#[test]
+fn a_fault_of_the_host_is_the_hosts() {
+    if is_child() {
+        // SAFETY: it does what handlers may do.
+        unsafe { libc::signal(libc::SIGSEGV, of_the_host as *const () as usize) };
+        let mut thread = ExecThread::for_tests(1 << 20);
+        assert_eq!(fault(invoke(&mut thread, || reads(8))).0, libc::SIGSEGV);
+        let _ = invoke(&mut thread, || host::through_gate(|| reads(8)));
+        return;
+    }
+    let output = child("a_fault_of_the_host_is_the_hosts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{text}");
+    let ours = text.find("ifunc: SIGSEGV in an invocation").expect(&text);
+    assert!(
+        text.contains("it is in a function of the host") || text.contains("by a pointer"),
+        "{text}"
+    );
+    assert!(text.find("the host's own handler").expect(&text) > ours, "{text}");
+}
+
+/// In a process of its own, which it ends.
+#[test]
+fn a_signal_that_a_process_sends_is_no_fault() {
+    if is_child() {
+        let mut thread = ExecThread::for_tests(1 << 20);
+        // SAFETY: ends this process.
+        let _ = invoke(&mut thread, || unsafe { libc::raise(libc::SIGFPE) as u32 });
+        return;
+    }
+    let output = child("a_signal_that_a_process_sends_is_no_fault");
+    assert_eq!(output.status.signal(), Some(libc::SIGFPE), "{output:?}");
+}

@@ -1,0 +1,157 @@
+//! Invocations that end early: what is contained, and what the host does afterwards.
+
+use std::any::TypeId;
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+
+use ifunc_abi::refusal::Failed;
+use ifunc_abi::status::{FaultDetail, PanicDetail, Status};
+
+use super::Host;
+use super::argument::Argument;
+use crate::policy::SourceInfo;
+use crate::{Failure, StopHandle};
+
+/// What ends an invocation alone, and what ends the process: set by [`TargetBuilder::level`](crate::TargetBuilder::level).
+///
+/// No level confines code: every ifunc has the rights of the process. `SECURITY.md` states what each one is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Level {
+    /// A panic of an ifunc, or of an export that it calls, ends the invocation. A fault ends the process, as any fault of its
+    /// own does; before, a line on the standard error names the ifunc. The default.
+    #[default]
+    Panics,
+    /// A fault of an ifunc ends the invocation, too: SIGSEGV, SIGBUS, SIGFPE, SIGILL, a jump to where there is no code, a stack
+    /// that overflows.
+    Contained,
+}
+
+/// What a target does after an invocation ended early: see [`TargetBuilder::on_escape`](crate::TargetBuilder::on_escape).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterEscape {
+    /// It goes on.
+    Continue,
+    /// It stops serving, as by [`StopHandle::stop`]. The source of the invocation is told why that ended.
+    Stop,
+}
+
+/// An invocation that ended at a place where it did not mean to.
+pub struct Escaped<'a> {
+    ifunc: &'a str,
+    source: SourceInfo,
+    why: Failure,
+    detail: &'a [u8],
+    argument: Argument,
+    /// The target arguments are borrowed.
+    _target: PhantomData<&'a mut c_void>,
+}
+
+impl Escaped<'_> {
+    /// The ifunc.
+    #[must_use]
+    pub fn ifunc(&self) -> &str {
+        self.ifunc
+    }
+
+    /// The source that sent the invocation.
+    #[must_use]
+    pub fn source(&self) -> SourceInfo {
+        self.source
+    }
+
+    /// Why it ended: [`Failure::Panic`], [`Failure::Fault`], [`Failure::Deadline`], [`Failure::StackLow`] or
+    /// [`Failure::HostPanic`].
+    #[must_use]
+    pub fn why(&self) -> Failure {
+        self.why
+    }
+
+    /// What is known beside it: the message of a panic, the signal and the address of a fault.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        let text = match self.why {
+            Failure::Panic => PanicDetail::parse(self.detail).map(|panic| panic.message.to_owned()),
+            Failure::Fault | Failure::Deadline => {
+                FaultDetail::parse(self.detail).map(|fault| fault.text.to_owned())
+            }
+            _ => None,
+        };
+        text.unwrap_or_else(|| String::from_utf8_lossy(self.detail).into_owned())
+    }
+
+    /// What the target serves, as the invocation left it. `None`: it is of another type, or several threads share it.
+    pub fn target_mut<T: 'static>(&mut self) -> Option<&mut T> {
+        let is_own = !self.argument.shared && self.argument.type_id() == TypeId::of::<T>();
+        // SAFETY: `poll` borrows the target arguments, which are of this type; the invocation has ended, and this value is the only
+        // way to them until the hook returns.
+        is_own.then(|| unsafe { &mut *self.argument.target.cast::<T>() })
+    }
+
+    /// The same, if several threads share it.
+    #[must_use]
+    pub fn target_shared<T: Sync + 'static>(&self) -> Option<&T> {
+        let is_shared = self.argument.shared && self.argument.type_id() == TypeId::of::<T>();
+        // SAFETY: `serve_shared` borrows the target arguments, which are of this type, for all threads.
+        is_shared.then(|| unsafe { &*self.argument.target.cast::<T>() })
+    }
+}
+
+impl fmt::Debug for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Escaped")
+            .field("ifunc", &self.ifunc)
+            .field("source", &self.source)
+            .field("why", &self.why)
+            .field("detail", &self.detail())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the host does after an invocation ended early.
+pub(super) struct EscapeHook(Box<dyn Fn(&mut Escaped<'_>) -> AfterEscape + Send + Sync>);
+
+impl EscapeHook {
+    pub(super) fn new(hook: impl Fn(&mut Escaped<'_>) -> AfterEscape + Send + Sync + 'static) -> Self {
+        Self(Box::new(hook))
+    }
+}
+
+impl fmt::Debug for EscapeHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EscapeHook")
+    }
+}
+
+impl Host {
+    /// Calls the hook, if the invocation ended early.
+    #[cold]
+    pub(super) fn escaped(&self, argument: &Argument, source: SourceInfo, ifunc: &str, failed: &Failed) {
+        let Some(EscapeHook(hook)) = &self.on_escape else {
+            return;
+        };
+        let Status::Failed(
+            why @ (Failure::Panic
+            | Failure::Fault
+            | Failure::Deadline
+            | Failure::StackLow
+            | Failure::HostPanic),
+        ) = failed.status
+        else {
+            return;
+        };
+        let mut escaped = Escaped {
+            ifunc,
+            source,
+            why,
+            detail: &failed.detail,
+            argument: *argument,
+            _target: PhantomData,
+        };
+        if hook(&mut escaped) == AfterEscape::Stop {
+            tracing::warn!(ifunc, source = source.connection, %why, "the target stops: an invocation ended early");
+            StopHandle(self.doorbell.clone()).stop();
+        }
+    }
+}
