@@ -9,10 +9,14 @@ use crate::cli::CargoArgs;
 use crate::error::Failure;
 
 /// Help for errors about having nothing to build or run.
-pub(crate) const HOW_TO_START: &str = "\
-help: start a project with `cargo ifunc new NAME`, or make an ifunc package by hand: `cargo new --lib NAME`, \
-`cargo add ifunc` in it, `#![no_std]` and an `#[ifunc]` function in its src/lib.rs
-help: a C file by itself is built with `cargo ifunc build PATH.c`";
+pub(crate) fn how_to_start() -> String {
+    format!(
+        "help: start a project with `cargo ifunc new NAME`, or make an ifunc package by hand: `cargo new --lib NAME`, `{}` in it, \
+         `#![no_std]` and an `#[ifunc]` function in its src/lib.rs\n\
+         help: a C file by itself is built with `cargo ifunc build PATH.c`",
+        crate::commands::new::how_to_add()
+    )
+}
 
 /// The binaries of a host package.
 pub(crate) const HOST_BINS: [&str; 3] = ["target", "source", "both"];
@@ -47,8 +51,9 @@ impl Workspace {
     /// The error for a workspace without ifunc packages.
     pub(crate) fn no_ifunc_package(&self) -> Failure {
         Failure::Message(format!(
-            "no package of the workspace at `{}` depends on `ifunc`\n{HOW_TO_START}",
+            "no package of the workspace at `{}` depends on `ifunc`\n{}",
             self.root().display(),
+            how_to_start(),
         ))
     }
 
@@ -145,8 +150,9 @@ impl Workspace {
         let around = |host: &&&Package| here.starts_with(directory(host));
         match hosts {
             [] => Err(Failure::Message(format!(
-                "the workspace at `{}` has no host package\n{HOW_TO_START}",
-                self.root().display()
+                "the workspace at `{}` has no host package\n{}",
+                self.root().display(),
+                how_to_start()
             ))),
             [host] => Ok(host),
             several => several.iter().find(around).copied().ok_or_else(|| {
@@ -170,8 +176,9 @@ impl Workspace {
 /// The error for a directory without a readable workspace; `stderr` is cargo's text.
 pub(crate) fn unreadable(stderr: &str) -> Failure {
     Failure::Metadata(format!(
-        "{}\n{HOW_TO_START}",
-        stderr.trim().trim_start_matches("error: ")
+        "{}\n{}",
+        stderr.trim().trim_start_matches("error: "),
+        how_to_start()
     ))
 }
 
@@ -192,7 +199,7 @@ pub(crate) fn short_name(package: &Package) -> &str {
 
 fn available(hosts: &[&Package]) -> String {
     if hosts.is_empty() {
-        return format!("\n{HOW_TO_START}");
+        return format!("\n{}", how_to_start());
     }
     let names: Vec<_> = hosts.iter().map(|host| short_name(host)).collect();
     format!(

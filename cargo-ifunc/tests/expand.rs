@@ -83,4 +83,9 @@ fn a_workspace_without_ifuncs_gets_help() {
     ifunc(folder.path(), &["test"]).failed(1, &["depends on `ifunc`", "cargo ifunc new NAME"]);
     ifunc(folder.path(), &["check"]).failed(1, &["depends on `ifunc`", "cargo ifunc new NAME"]);
     ifunc(folder.path(), &["test", "-p", "absent"]).failed(1, &["`absent` is not a member"]);
+    ifunc(folder.path(), &["check", "-p", "absent"]).failed(1, &["`absent` is not a member"]);
+    // A member is not said to be none, and nothing is to be added that cannot be: the crates of this checkout are not published.
+    let why = "package `plain` holds no ifuncs: it does not depend on `ifunc`";
+    ifunc(folder.path(), &["check", "-p", "plain"]).failed(1, &[why]);
+    ifunc(folder.path(), &["check"]).failed(1, &["`cargo add --path /"]);
 }

@@ -19,6 +19,16 @@ pub enum BuildError {
         /// The ifunc packages of the workspace.
         known: String,
     },
+    /// A member of the workspace that is no ifunc package.
+    #[error("package `{name}` holds no ifuncs: {why}\nhelp: the ifunc packages are: {known}")]
+    NotAnIfuncPackage {
+        /// The name that was given.
+        name: String,
+        /// What makes it another package.
+        why: &'static str,
+        /// The ifunc packages of the workspace.
+        known: String,
+    },
     /// A feature that no package has.
     #[error("no package that is built has the feature `{feature}`\nhelp: {help}")]
     UnknownFeature {

@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Attribute, Data, DeriveInput, Field, Fields, GenericParam, Ident};
+use syn::{Attribute, Data, DeriveInput, Field, Fields, GenericParam, Generics, Ident, LitStr};
 
 use crate::errors::{Errors, report, span_of};
 use crate::generics;
@@ -11,6 +11,8 @@ use crate::generics;
 /// A type of fixed layout.
 struct Model {
     input: DeriveInput,
+    /// The name in the text.
+    name: String,
     kind: Kind,
 }
 
@@ -130,17 +132,20 @@ impl Model {
                 Kind::Struct(Vec::new())
             }
         };
-        errors.or(Self { input, kind })
+        let name = chosen_name(&input, "layout", &mut errors);
+        errors.or(Self { input, name, kind })
     }
 
     fn expand(self) -> TokenStream {
-        let Self { input, kind } = self;
+        let Self { input, name, kind } = self;
         let ident = &input.ident;
-        let name = ident.unraw().to_string();
         let generics = generics::with_bound(&input.generics, &quote!(::ifunc::Layout));
         let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
         let (text, code) = match &kind {
-            Kind::Struct(fields) => (struct_text(&name, fields), struct_value(&input, &name)),
+            Kind::Struct(fields) => (
+                struct_text(&name, &input.generics, fields),
+                struct_value(&input, &ident.unraw().to_string()),
+            ),
             Kind::Enum { repr, variants } => (
                 enum_text(&name, repr, variants),
                 [error_code(&input, variants), enum_value(&input, repr, variants)]
@@ -161,8 +166,47 @@ impl Model {
     }
 }
 
-fn struct_text(name: &str, fields: &[Field]) -> TokenStream {
-    let open = format!("struct {name}{{");
+/// The name of a type in texts: its own, or that of `#[layout(name = "..")]`.
+pub(crate) fn chosen_name(input: &DeriveInput, attribute: &str, errors: &mut Errors) -> String {
+    let mut name = input.ident.unraw().to_string();
+    for attr in input.attrs.iter().filter(|attr| attr.path().is_ident(attribute)) {
+        let parsed = attr.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("name") {
+                return Err(meta.error("unknown argument"));
+            }
+            let literal: LitStr = meta.value()?.parse()?;
+            name = literal.value();
+            let is_word = |word: &str| {
+                !word.is_empty()
+                    && word
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+            };
+            if !name.split("::").all(is_word) {
+                errors.at(
+                    &literal,
+                    "the name of a type in texts is ASCII letters, digits, `_-./` and `::`",
+                    "give the type the same name on both sides: `name = \"geometry.Point\"`",
+                );
+            }
+            Ok(())
+        });
+        if let Err(error) = parsed {
+            errors.span(
+                error.span(),
+                &error,
+                format_args!(
+                    "the only argument is the name of the type in texts: `#[{attribute}(name = \"..\")]`"
+                ),
+            );
+        }
+    }
+    name
+}
+
+fn struct_text(name: &str, generics: &Generics, fields: &[Field]) -> TokenStream {
+    let open = format!("struct {name}");
+    let params = parameters(generics);
     let fields = fields.iter().enumerate().map(|(i, field)| {
         let member = match &field.ident {
             Some(ident) => ident.to_token_stream(),
@@ -180,7 +224,38 @@ fn struct_text(name: &str, fields: &[Field]) -> TokenStream {
         let field_text = quote_spanned!(span_of(ty)=> &<#ty as ::ifunc::Layout>::TEXT);
         quote!(#comma.number(::core::mem::offset_of!(Self, #member)).str(#named).text(#field_text))
     });
-    with_size(&quote!(::ifunc::abi::text::Text::new().str(#open) #(#fields)* .str("}")))
+    let text = quote!(::ifunc::abi::text::Text::new().str(#open));
+    let text = params.into_iter().fold(text, |text, param| param(&text));
+    with_size(&quote!(#text.str("{") #(#fields)* .str("}")))
+}
+
+/// What adds the parameters of a generic type to its text: a `PhantomData` may be all that tells two instances apart.
+fn parameters(generics: &Generics) -> Vec<impl Fn(&TokenStream) -> TokenStream> {
+    let params: Vec<_> = generics
+        .params
+        .iter()
+        .filter(|param| !matches!(param, GenericParam::Lifetime(_)))
+        .cloned()
+        .collect();
+    let last = params.len();
+    let params = params.into_iter().enumerate().map(move |(i, param)| {
+        let (open, close) = (
+            if i == 0 { "<" } else { "," },
+            (i + 1 == last).then(|| quote!(.str(">"))),
+        );
+        move |text: &TokenStream| match &param {
+            GenericParam::Const(param) => {
+                let ident = &param.ident;
+                quote!(::ifunc::__private::integer(#text.str(#open), #ident as i128)#close)
+            }
+            GenericParam::Type(param) => {
+                let ident = &param.ident;
+                quote!(#text.str(#open).text(&<#ident as ::ifunc::Layout>::TEXT)#close)
+            }
+            GenericParam::Lifetime(_) => text.clone(),
+        }
+    });
+    params.collect()
 }
 
 /// `text` followed by `[size,align]`.
@@ -280,9 +355,8 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
 /// `#[ifunc::layout]`: the representation and the derives that let a type travel by its bytes.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    if !args.is_empty() {
-        errors.at(&args, "`#[ifunc::layout]` takes no arguments", "remove them");
-    }
+    // The derive checks them.
+    let name = (!args.is_empty()).then(|| quote!(#[layout(#args)]));
     let input: DeriveInput = match syn::parse2(item.clone()) {
         Ok(input) => input,
         Err(_) => {
@@ -329,6 +403,7 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
             ::ifunc::zerocopy::KnownLayout,
         )]
         #[zerocopy(crate = "::ifunc::zerocopy")]
+        #name
         #fixed
         #input
 

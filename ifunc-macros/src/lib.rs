@@ -51,7 +51,7 @@ pub fn layout(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Describes a fixed layout.
-#[proc_macro_derive(Layout)]
+#[proc_macro_derive(Layout, attributes(layout))]
 pub fn derive_layout(input: TokenStream) -> TokenStream {
     layout::derive(input.into()).into()
 }

@@ -1,5 +1,6 @@
 //! Checks that the attributes share.
 
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::{FnArg, GenericParam, Safety, Signature, Type};
@@ -59,6 +60,27 @@ pub(crate) fn refuse_receiver(sig: &Signature, what: &str, errors: &mut Errors) 
             receiver,
             format_args!("{what} cannot be a method: `self` exists in one process only"),
             "move it out of the `impl` and take the value as an ordinary parameter",
+        );
+    }
+}
+
+/// Refuses `Self`, by which a function without `self` shows that it is in an `impl`.
+pub(crate) fn refuse_self_type(sig: &Signature, what: &str, errors: &mut Errors) {
+    fn find(tokens: TokenStream) -> Option<Ident> {
+        tokens.into_iter().find_map(|token| match token {
+            TokenTree::Ident(ident) if ident == "Self" => Some(ident),
+            TokenTree::Group(group) => find(group.stream()),
+            _ => None,
+        })
+    }
+    let types = [sig.inputs.to_token_stream(), sig.output.to_token_stream()];
+    if sig.receiver().is_none()
+        && let Some(token) = types.into_iter().find_map(find)
+    {
+        errors.at(
+            token,
+            format_args!("{what} cannot be in an `impl`: it becomes a type of the same name, which an `impl` cannot hold"),
+            "move it out of the `impl` and name the type",
         );
     }
 }

@@ -130,8 +130,19 @@ snapshot! { ifunc_of_an_interface, crate::ifunc::ifunc(
     },
 )}
 
-snapshot! { layout_struct, crate::layout::attribute(
+snapshot! { ifunc_in_an_impl, crate::ifunc::ifunc(
     quote!(),
+    quote! { pub fn add(delta: u64, counter: &mut Option<Self>) {} },
+)}
+
+snapshot! { layout_misnamed, crate::layout::derive(quote! {
+    #[layout(name = "two words", age = 7)]
+    #[repr(C)]
+    struct Point(u64);
+})}
+
+snapshot! { layout_struct, crate::layout::attribute(
+    quote!(name = "shapes.Pair"),
     quote! {
         pub struct Pair<T> {
             pub left: T,
@@ -142,7 +153,7 @@ snapshot! { layout_struct, crate::layout::attribute(
 
 snapshot! { derive_layout_struct, crate::layout::derive(quote! {
     #[repr(C)]
-    struct Point<T>(T, f64);
+    struct Point<T, const N: u8>(T, [f64; N]);
 })}
 
 snapshot! { derive_layout_enum, crate::layout::derive(quote! {

@@ -301,7 +301,8 @@ pub use ifunc_macros::interface;
 /// }
 /// ```
 ///
-/// Padding is an error: declare it as a field. An enum needs an integer representation, such as
+/// `#[ifunc::layout(name = "..")]` chooses the name of the type in texts: see [`Layout`](macro@Layout). Padding is an error:
+/// declare it as a field. An enum needs an integer representation, such as
 /// `#[repr(u8)]`.
 pub use ifunc_macros::layout;
 
@@ -322,6 +323,34 @@ pub use ifunc_macros::layout;
 ///     last: u8,
 /// }
 /// assert_eq!(<Counters as Layout>::TEXT.as_str(), "struct Counters{0:count:u64,8:last:u8}[16,8]");
+/// ```
+///
+/// **Which types are the same.** Both sides may share one definition, or have one each: the text is compared, which holds the name
+/// of the type, its generic parameters, and the name, offset and type of each field; no path, so that a type may move between
+/// modules and crates. `#[layout(name = "..")]` chooses the name in the text: a renamed type keeps the old one, and types of two
+/// modules that have one name and the same fields, and mean different things, get two. Privacy of fields ends at a
+/// text: whoever writes the same text has the same bytes. So no unsafe code may rely on what private fields hold, if an ifunc
+/// can reach the value.
+///
+/// ```
+/// # use ifunc::prelude::*;
+/// # use core::marker::PhantomData;
+/// #[derive(Layout)]
+/// #[layout(name = "geometry.Point")]
+/// #[repr(C)]
+/// pub struct Position {
+///     x: f64,
+/// }
+/// assert_eq!(<Position as Layout>::TEXT.as_str(), "struct geometry.Point{0:x:f64}[8,8]");
+///
+/// // Only the parameter tells an `Id<Position>` from an `Id<u8>`.
+/// #[derive(Layout)]
+/// #[repr(C)]
+/// pub struct Id<T> {
+///     number: u64,
+///     of: PhantomData<T>,
+/// }
+/// assert_eq!(<Id<u8> as Layout>::TEXT.as_str(), "struct Id<u8>{0:number:u64,8:of:()}[8,8]");
 /// ```
 pub use ifunc_macros::Layout;
 

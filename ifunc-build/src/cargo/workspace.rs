@@ -1,6 +1,6 @@
 //! The ifunc packages of a workspace, and the settings in their manifests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, PackageId, TargetKind};
@@ -58,6 +58,8 @@ pub(super) struct Workspace {
     pub(super) host: String,
     /// The ifunc packages, by name.
     pub(super) packages: Vec<Package>,
+    /// The names of its other members, and why they are no ifunc packages.
+    others: BTreeMap<String, &'static str>,
     /// Directories whose names must not appear in images: the parents of packages from elsewhere.
     pub(super) foreign: BTreeSet<PathBuf>,
 }
@@ -96,9 +98,11 @@ impl Workspace {
 
     fn from_metadata(metadata: &Metadata, host: String) -> Result<Self, BuildError> {
         let mut packages = Vec::new();
+        let mut others = BTreeMap::new();
         for package in metadata.workspace_packages() {
-            if let Some(package) = ifunc_package(package)? {
-                packages.push(package);
+            match library_with_ifuncs(package) {
+                Ok(library) => packages.push(ifunc_package(package, library)?),
+                Err(why) => drop(others.insert(package.name.to_string(), why)),
             }
         }
         packages.sort_by(|a, b| a.name.cmp(&b.name));
@@ -114,6 +118,7 @@ impl Workspace {
             target_directory: metadata.target_directory.clone().into(),
             host,
             packages,
+            others,
             foreign,
         })
     }
@@ -137,9 +142,10 @@ impl Workspace {
                         } else {
                             known.join(", ")
                         };
-                        BuildError::UnknownPackage {
-                            name: name.clone(),
-                            known,
+                        let name = name.clone();
+                        match self.others.get(&name) {
+                            Some(why) => BuildError::NotAnIfuncPackage { name, why, known },
+                            None => BuildError::UnknownPackage { name, known },
                         }
                     })
             })
@@ -173,8 +179,8 @@ impl Package {
     }
 }
 
-/// The settings of a package, if it is an ifunc package.
-fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, BuildError> {
+/// The library of a package, if it is an ifunc package; otherwise what makes it another one.
+fn library_with_ifuncs(package: &cargo_metadata::Package) -> Result<&cargo_metadata::Target, &'static str> {
     let depends_on = |name: &str| {
         package
             .dependencies
@@ -193,10 +199,23 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
             )
         })
     });
-    let Some(library) = library else { return Ok(None) };
-    if is_own_crate(&package.name) || !depends_on("ifunc") || depends_on("ifunc-rt") {
-        return Ok(None);
+    if is_own_crate(&package.name) {
+        return Err("it is a crate of ifunc itself");
     }
+    if depends_on("ifunc-rt") {
+        return Err("it depends on `ifunc-rt`, as a host package does");
+    }
+    if !depends_on("ifunc") {
+        return Err("it does not depend on `ifunc`");
+    }
+    library.ok_or("it has no library")
+}
+
+/// The settings of an ifunc package.
+fn ifunc_package(
+    package: &cargo_metadata::Package,
+    library: &cargo_metadata::Target,
+) -> Result<Package, BuildError> {
     let table = &package.metadata["ifunc"];
     let error = |reason: String| BuildError::Manifest {
         package: package.name.to_string(),
@@ -241,7 +260,7 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
     let needed = strings("needed")?;
     needed::sonames(&needed).map_err(|e| error(e.to_string()))?;
     let examples = package.targets.iter().filter(|target| target.is_example());
-    Ok(Some(Package {
+    Ok(Package {
         id: package.id.clone(),
         examples: examples.map(example).collect(),
         name: package.name.to_string(),
@@ -258,7 +277,7 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         needed,
         c_flags: strings("cflags")?,
         link_args: strings("link-args")?,
-    }))
+    })
 }
 
 fn example(target: &cargo_metadata::Target) -> Example {

@@ -31,7 +31,7 @@ impl Model {
             "{}The typed handle of the ifunc `{name}`.",
             if documented { "\n" } else { "" }
         );
-        let checks = checks(payload);
+        let checks = checks(handle, payload);
         let implementation = implementation(
             handle,
             name,
@@ -84,14 +84,20 @@ fn attributes<'a>(all: &'a [Attribute], names: &[&str]) -> Vec<&'a Attribute> {
         .collect()
 }
 
-/// Checks of limits, with errors at the type's span.
-fn checks(payload: &Payload) -> TokenStream {
+/// Checks of limits, with errors at the type's span. In an image, where the record needs the whole handle, they ask the handle,
+/// too: a type that is not a payload yields one error in either build.
+fn checks(handle: &Ident, payload: &Payload) -> TokenStream {
     let ty = types::with_lifetime(&payload.ty, "'static");
     let codec = codec(payload.codec);
     let span = span_of(&payload.ty);
+    let of_image = quote!(<#handle as ::ifunc::Ifunc>::ALIGN);
     quote_spanned! {span=>
+        #[cfg(not(ifunc_image))]
+        const __IFUNC_ALIGN: usize = <#ty as ::ifunc::Payload<'static, #codec>>::ALIGN;
+        #[cfg(ifunc_image)]
+        const __IFUNC_ALIGN: usize = #of_image;
         const _: () = assert!(
-            <#ty as ::ifunc::Payload<'static, #codec>>::ALIGN <= ::ifunc::abi::frame::BODY_ALIGN,
+            __IFUNC_ALIGN <= ::ifunc::abi::frame::BODY_ALIGN,
             "a payload is aligned to at most 64 bytes; help: lower the `align` of this type, or take it by `codec = postcard`",
         );
     }

@@ -61,6 +61,7 @@ impl Model {
         signature::refuse_common(sig, "an ifunc", &mut errors);
         signature::refuse_variadic(sig, "an ifunc", &mut errors);
         signature::refuse_receiver(sig, "an ifunc", &mut errors);
+        signature::refuse_self_type(sig, "an ifunc", &mut errors);
         signature::refuse_abi(sig, "an ifunc", &mut errors);
         signature::refuse_unsafe(sig, "an ifunc", &mut errors);
 
@@ -88,10 +89,10 @@ impl Model {
         if typed.len() < 2 && !has_self {
             errors.span(
                 sig.paren_token.span.join(),
-                format_args!(
-                    "an ifunc takes a payload and the target's data: {} parameters are missing",
-                    2 - typed.len()
-                ),
+                match typed.len() {
+                    0 => "an ifunc takes a payload and the target's data: both parameters are missing",
+                    _ => "an ifunc takes a payload and the target's data: one parameter is missing",
+                },
                 format_args!(
                     "{SHAPE}; use `_: ()` for an empty payload and `_: &mut ()` for a target without data"
                 ),

@@ -236,6 +236,13 @@ fn explain_missing<'a>(detail: &str, signature: impl Fn(&str) -> Option<&'a str>
         text.push_str(&format!("\n  the image:  {signature}"));
         text.push_str(&format!("\n  help: {}", how_to_export(symbol, signature)));
     }
+    let is_function = |(_, signature): &(&str, &str)| !is_method(signature) && !signature.contains("...");
+    if typed.iter().any(is_function) {
+        text.push_str(
+            "\n  help: if a library crate of the target's program exports it already, the linker dropped it: mention that crate in \
+             the program, `use the_crate as _;`",
+        );
+    }
     if typed.is_empty() {
         text.push_str(
             "; help: `#[ifunc::export]` it on the target, or `Target::builder().allow(name, pointer)`",
@@ -258,10 +265,15 @@ fn explain_missing<'a>(detail: &str, signature: impl Fn(&str) -> Option<&'a str>
     text
 }
 
+/// Whether a signature is that of a method of an interface.
+fn is_method(signature: &str) -> bool {
+    signature.contains("(&self") || signature.contains("(&mut self")
+}
+
 /// What provides a symbol of this signature on the target.
 fn how_to_export(symbol: &str, signature: &str) -> String {
     let allow = format!("`Target::builder().allow(\"{symbol}\", pointer)`");
-    if signature.contains("(&self") || signature.contains("(&mut self") {
+    if is_method(signature) {
         let (interface, method) = symbol.rsplit_once('_').unwrap_or((symbol, symbol));
         return format!(
             "the target's version of the interface has no such method: build the target with the interface that has it \
@@ -306,8 +318,10 @@ mod tests {
         );
         let text = help("lookup", "fn lookup(&str)->u64");
         assert!(text.contains("`#[ifunc::export] fn lookup(&str)->u64`"), "{text}");
+        assert!(text.contains("`use the_crate as _;`"), "{text}");
         let text = help("Kv_put", "fn Kv_put(&mut self,&[u8])");
         assert!(text.contains("`fn put` of `Kv`"), "{text}");
+        assert!(!text.contains("use the_crate"), "{text}");
         let text = help("printf", "unsafe fn printf(*const i8,...)->i32");
         assert!(text.contains("allow(\"printf\", pointer)"), "{text}");
     }

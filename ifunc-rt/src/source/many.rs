@@ -135,12 +135,11 @@ impl<E: Encoding> Handle<E> {
 
 /// Why [`Handle::send_many`] did not send all payloads.
 #[derive(Debug, thiserror::Error)]
-#[error("not sent after {sent} others: {error}")]
+#[error("not sent after {sent} {}: {error}", if *sent == 1 { "other" } else { "others" })]
 pub struct NotAllSent {
     /// How many payloads were sent before.
     pub sent: usize,
-    /// Why the next one was not sent.
-    #[source]
+    /// Why the next one was not sent. The message has it: it is no source, which a report would print once more.
     pub error: Error,
 }
 

@@ -94,6 +94,17 @@ fn dependencies(args: &NewArgs) -> Result<Dependencies, Failure> {
         })
 }
 
+/// The command that adds the dependency on `ifunc` to a package.
+pub(crate) fn how_to_add() -> String {
+    if Path::new(env!("CARGO_MANIFEST_DIR")).ends_with(PACKAGED) {
+        return "cargo add ifunc".into();
+    }
+    match checkout(Path::new(BUILT_FROM)) {
+        Some(checkout) => format!("cargo add --path {}", checkout.join("ifunc").display()),
+        None => "cargo add ifunc --git URL".into(),
+    }
+}
+
 fn checkout(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     ["ifunc", "ifunc-rt"]

@@ -14,7 +14,7 @@ use crate::cli::{CargoArgs, RunArgs, Transport};
 use crate::error::Failure;
 use crate::images;
 use crate::shell::Shell;
-use crate::workspace::{HOW_TO_START, Workspace, short_name};
+use crate::workspace::{Workspace, how_to_start, short_name};
 use session::{Session, Stopped};
 
 pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
@@ -40,7 +40,8 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     };
     let libraries = images::build(options, shell)?.ok_or_else(|| {
         Failure::Message(format!(
-            "the host package depends on no package with an ifunc\n{HOW_TO_START}"
+            "the host package depends on no package with an ifunc\n{}",
+            how_to_start()
         ))
     })?;
     let bins = host::build(&workspace, host, &cargo, shell)?;

@@ -87,7 +87,11 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
     let sources = [
         format!("{} connected", stats.sources.len()),
         format!("{} so far", stats.connected),
-        format!("{} images in {memory} for code", count(code.images as f64)),
+        format!(
+            "{} {} in {memory} for code",
+            count(code.images as f64),
+            if code.images == 1 { "image" } else { "images" }
+        ),
     ];
     push_parts(PLAIN, "Sources", ", ", &sources, columns, &mut head);
     if let Some(group) = &stats.group {
