@@ -265,6 +265,8 @@ fn the_first_failure_is_the_exit_code() {
 
     let odd = project("", "");
     run(odd.path(), &["run"]).failed(1, &["ended without the line `ifunc: ready ADDRESS`"]);
+    // Unless it was asked for its options.
+    run(odd.path(), &["run", "--", "--help"]).succeeded();
 
     let odd = project(&format!("{READY} std::process::abort()"), FOR_EVER);
     run(odd.path(), &["run"]).failed(134, &["was ended by SIGABRT (6)"]);

@@ -30,6 +30,10 @@ pub(crate) fn run(steps: &mut Steps) {
         steps.step(&name, || checked(transport, "04-pointer-chase", &args));
     }
     for &transport in transports::all() {
+        let name = format!("05-graph over {transport}");
+        steps.step(&name, || graph(transport));
+    }
+    for &transport in transports::all() {
         let name = format!("06-top-k over {transport}");
         steps.step(&name, || checked(transport, "06-top-k", &["--rows", "50000"]));
     }
@@ -50,6 +54,14 @@ fn checked(transport: &str, name: &str, args: &[&str]) -> Result<String, String>
         .find_map(|line| line.split_once("checked: ").map(|(_, what)| what));
     line.map(str::to_owned)
         .ok_or_else(|| format!("{name} did not say what it checked"))
+}
+
+/// A random graph on two servers, and an edge list on four.
+fn graph(transport: &str) -> Result<String, String> {
+    let file = crate::root().join("examples/05-graph/karate.txt");
+    let file = file.to_str().ok_or("the folder's name is not UTF-8")?;
+    checked(transport, "05-graph", &[file, "--servers", "4"])?;
+    checked(transport, "05-graph", &["--scale", "10", "--servers", "2"])
 }
 
 fn hello(transport: &str) -> Result<String, String> {

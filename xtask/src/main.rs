@@ -54,7 +54,8 @@ cargo xtask COMMAND
   lint      formatting, clippy and the documentation, warnings denied
   package   pack the published crates, and build them from their packages
   readme [--here]
-            compile README.md's rust blocks, run its sh blocks in a fresh clone; --here: in this checkout, which is one
+            compile the rust blocks of README.md and the examples' README.md, run their sh blocks in a fresh clone;
+            --here: in this checkout, which is one
   corpus [--full]
             send the images of many sources to another process, and compare with direct calls; --full: with every setting
   simulate [--seeds N] [--seed S] [--steps N] [--json]

@@ -1,4 +1,4 @@
-//! `cargo xtask readme`: every block of README.md compiles or runs.
+//! `cargo xtask readme`: every block of README.md, and of the README.md of each example, compiles or runs.
 
 use std::fs;
 use std::path::Path;
@@ -20,47 +20,78 @@ pub(crate) fn here(steps: &mut Steps) {
 }
 
 fn all(steps: &mut Steps, here: bool) {
-    let Ok(text) = fs::read_to_string(crate::root().join("README.md")) else {
-        steps.step("README.md", || Err("README.md cannot be read".into()));
-        return;
-    };
-    let all = blocks(&text);
-    for block in all.iter().filter(|block| block.language() == "rust") {
-        steps.step(&format!("README.md:{} (rust)", block.line), || compile(block));
-    }
-    let run: Vec<_> = all
-        .iter()
-        .filter(|block| block.language() == "sh" && !block.is_only_read())
-        .collect();
     let clone = match here {
         true => crate::root().to_owned(),
         false => crate::scratch().join("clone"),
     };
-    if run.is_empty() || !here && !steps.step("fresh clone", || fresh_clone(&clone)) {
-        return;
-    }
-    for block in run {
-        steps.step(&format!("README.md:{} (sh)", block.line), || {
-            let mut bash = Command::new("bash");
-            bash.args(["-euo", "pipefail", "-c", &block.text])
-                .current_dir(&clone)
-                .stdin(Stdio::null());
-            // A clone builds with default settings, as its reader does; the checkout as before.
-            let kept: &[&str] = match here {
-                true => &["CARGO_HOME", "CARGO_INCREMENTAL"],
-                false => &["CARGO_HOME"],
-            };
-            for (name, _) in std::env::vars_os() {
-                if name
-                    .to_str()
-                    .is_some_and(|name| name.starts_with("CARGO") && !kept.contains(&name))
-                {
-                    bash.env_remove(name);
+    let texts = match texts() {
+        Ok(texts) => texts,
+        Err(why) => {
+            steps.step("README.md", || Err(why));
+            return;
+        }
+    };
+    let mut is_cloned = here;
+    for (name, text) in &texts {
+        for block in &blocks(text) {
+            match block.language() {
+                "rust" => {
+                    steps.step(&format!("{name}:{} (rust)", block.line), || compile(block));
                 }
+                "sh" if !block.is_only_read() => {
+                    is_cloned = is_cloned || steps.step("fresh clone", || fresh_clone(&clone));
+                    if !is_cloned {
+                        return;
+                    }
+                    steps.step(&format!("{name}:{} (sh)", block.line), || {
+                        run_in(&clone, here, block)
+                    });
+                }
+                _ => {}
             }
-            status(&mut bash).map(|()| String::new())
-        });
+        }
     }
+}
+
+/// README.md and those of the examples, with their names.
+fn texts() -> Result<Vec<(String, String)>, String> {
+    let examples = crate::root().join("examples");
+    let entries =
+        fs::read_dir(&examples).map_err(|why| format!("cannot read `{}`: {why}", examples.display()))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .map(|entry| format!("examples/{}/README.md", entry.file_name().display()))
+        .filter(|name| crate::root().join(name).exists())
+        .collect();
+    names.sort();
+    names.insert(0, "README.md".into());
+    let read = |name: String| match fs::read_to_string(crate::root().join(&name)) {
+        Ok(text) => Ok((name, text)),
+        Err(why) => Err(format!("{name} cannot be read: {why}")),
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// Runs a sh block in a clone of the commit, or in the checkout.
+fn run_in(clone: &Path, here: bool, block: &Block<'_>) -> Result<String, String> {
+    let mut bash = Command::new("bash");
+    bash.args(["-euo", "pipefail", "-c", &block.text])
+        .current_dir(clone)
+        .stdin(Stdio::null());
+    // A clone builds with default settings, as its reader does; the checkout as before.
+    let kept: &[&str] = match here {
+        true => &["CARGO_HOME", "CARGO_INCREMENTAL"],
+        false => &["CARGO_HOME"],
+    };
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO") && !kept.contains(&name))
+        {
+            bash.env_remove(name);
+        }
+    }
+    status(&mut bash).map(|()| String::new())
 }
 
 fn fresh_clone(to: &Path) -> Result<String, String> {

@@ -1,5 +1,6 @@
 //! The options of an example: `--name value`, in any order.
 
+use std::io::{Write, stdout};
 use std::str::FromStr;
 
 use crate::Failure;
@@ -58,11 +59,22 @@ impl Args {
         at.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// Ends the parsing.
+    /// Prints `help` and ends the process, if `--help` is among the arguments.
+    pub fn help(&mut self, help: &str) {
+        if self.flag("--help") || self.flag("-h") {
+            // Locked until the end: another thread of this process may have the same arguments.
+            let mut out = stdout().lock();
+            let _ = writeln!(out, "{help}");
+            std::process::exit(0);
+        }
+    }
+
+    /// Ends the parsing. With `--help`, prints `usage` and ends the process.
     ///
     /// # Errors
     /// An argument was not taken; `usage` follows.
-    pub fn end(self, usage: &str) -> Result<(), Failure> {
+    pub fn end(mut self, usage: &str) -> Result<(), Failure> {
+        self.help(usage);
         match self.0.first() {
             None => Ok(()),
             Some(unknown) => Err(format!("unknown argument `{unknown}`\nhelp: {usage}").into()),

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ifunc_rt::Target;
 use ifunc_rt::group::{Group, Nodes};
@@ -40,7 +40,8 @@ pub struct Server {
 #[derive(Clone, Debug)]
 struct Meeting {
     job: String,
-    directory: PathBuf,
+    /// None if the addresses were listed.
+    directory: Option<PathBuf>,
     place: Rendezvous,
 }
 
@@ -64,7 +65,7 @@ pub fn run(
         }
         let meeting = Meeting {
             place: Rendezvous::from_env(&me.job)?,
-            directory: env::var_os("IFUNC_RENDEZVOUS").unwrap_or_default().into(),
+            directory: env::var_os("IFUNC_RENDEZVOUS").map(PathBuf::from),
             job: me.job,
         };
         let listed = meeting.place.listed(me.rank);
@@ -118,7 +119,9 @@ pub fn addresses(addr: &str, servers: u32) -> Result<Vec<String>, Failure> {
         .map(|rank| Ok(meeting.place.find(rank, START)?))
         .collect();
     // All servers are ready, and know each other's addresses: no process reads these files after this one.
-    let _ = fs::remove_dir_all(&meeting.directory);
+    if let Some(directory) = &meeting.directory {
+        let _ = fs::remove_dir_all(directory);
+    }
     found
 }
 
@@ -140,26 +143,34 @@ impl Server {
         if self.reports.is_some() {
             (1..self.size).try_for_each(|rank| place.find(rank, START).map(drop))?;
         }
-        self.report();
+        if let Some(addr) = self.reports.take() {
+            println!("ifunc: ready {addr}");
+        }
         Ok(published)
     }
 
-    /// Makes the target a node of the group of all servers, whose numbers are their ranks. Server 0 then reports that it is
-    /// ready.
+    /// Makes the target a node of the group of all servers, whose numbers are their ranks. Server 0 reports that it is ready
+    /// when all of them have joined, which another thread awaits: meanwhile this one has to serve.
     ///
     /// # Errors
     /// The servers do not find each other, or another server was not ready in time.
     pub fn join(&mut self, target: &mut Target) -> Result<Nodes, Failure> {
         let group = Group::meeting(&self.meeting.place, self.rank, self.size);
         let nodes = target.join(group.timeout(START))?;
-        self.report();
-        Ok(nodes)
-    }
-
-    fn report(&mut self) {
-        if let Some(addr) = self.reports.take() {
-            println!("ifunc: ready {addr}");
+        if let Some(file) = self.meeting.joined(self.rank) {
+            fs::write(file, "")?;
         }
+        if let Some(addr) = self.reports.take() {
+            let (meeting, size) = (self.meeting.clone(), self.size);
+            thread::spawn(move || match meeting.all_joined(size) {
+                Ok(()) => println!("ifunc: ready {addr}"),
+                Err(why) => {
+                    eprintln!("error: {why}");
+                    std::process::exit(1);
+                }
+            });
+        }
+        Ok(nodes)
     }
 }
 
@@ -173,9 +184,29 @@ impl Meeting {
         let place = Rendezvous::in_directory(&directory, &name).map_err(io::Error::other)?;
         Ok(Self {
             job: name,
-            directory,
+            directory: Some(directory),
             place,
         })
+    }
+
+    /// The file by which a server tells that it needs no address any more.
+    fn joined(&self, rank: u32) -> Option<PathBuf> {
+        let directory = self.directory.as_ref()?;
+        Some(directory.join(format!("{}-joined-{rank}", self.job)))
+    }
+
+    /// Waits until all servers have joined the group: a source then removes the addresses.
+    fn all_joined(&self, servers: u32) -> Result<(), Failure> {
+        let deadline = Instant::now() + START;
+        for rank in 0..servers {
+            while self.joined(rank).is_some_and(|file| !file.exists()) {
+                if Instant::now() > deadline {
+                    return Err(format!("server {rank} has not joined after {} s", START.as_secs()).into());
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -210,7 +241,7 @@ fn start(rank: u32, servers: u32, meeting: &Meeting) -> Result<(), Failure> {
         .env("IFUNC_RANK", rank.to_string())
         .env("IFUNC_SIZE", servers.to_string())
         .env("IFUNC_JOB", &meeting.job)
-        .env("IFUNC_RENDEZVOUS", &meeting.directory)
+        .envs(meeting.directory.iter().map(|at| ("IFUNC_RENDEZVOUS", at)))
         .env(PARENT, std::process::id().to_string());
     let mut child = command.spawn()?;
     thread::spawn(move || match child.wait() {

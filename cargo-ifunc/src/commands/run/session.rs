@@ -112,7 +112,12 @@ impl Session<'_> {
                 ),
                 code: 1,
             };
-            return Ok(failure_of(&mut target)?.unwrap_or(early));
+            let clean = if self.asks_for_help() {
+                Stopped::Done
+            } else {
+                early
+            };
+            return Ok(failure_of(&mut target)?.unwrap_or(clean));
         };
 
         let mut source = self.start(Side::Source, source, &address, &watch, shell)?;
@@ -170,6 +175,11 @@ impl Session<'_> {
         } else {
             failure_of(&mut target)?.unwrap_or(Stopped::Done)
         })
+    }
+
+    /// The target printed its options, and has nothing to serve.
+    fn asks_for_help(&self) -> bool {
+        self.args.iter().any(|arg| arg == "--help" || arg == "-h")
     }
 
     fn start(
