@@ -1,9 +1,15 @@
 //! Code that travels through a group of nodes: it is sent to one node, goes on to others, and answers its source.
 
 mod common;
+#[path = "groups/eight.rs"]
+mod eight;
+#[path = "groups/flood.rs"]
+mod flood;
 #[path = "groups/shared.rs"]
 mod shared;
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,8 +17,7 @@ use ifunc_rt::group::{Group, Nodes};
 use ifunc_rt::{Error, Scope, Serving, Source, SourceOptions, Target, TargetBuilder};
 use ifunc_tests_ifuncs::State;
 use ifunc_tests_ifuncs::travel::{
-    Count, LONGEST, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_relay, t_spread, t_tour,
-    t_tour_panics,
+    Count, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_relay, t_spread, t_tour, t_tour_panics,
 };
 
 use common::{Process, connect, libraries, library, over_there, unique, unique_within};
@@ -71,6 +76,49 @@ fn start(size: u32, builder: impl Fn() -> TargetBuilder + Sync) -> Vec<Node> {
 fn stop(nodes: Vec<Node>) -> Vec<u64> {
     let stop = |node: Node| node.serving.stop().unwrap().changes;
     nodes.into_iter().map(stop).collect()
+}
+
+/// Nodes that are processes, and find each other by a directory.
+struct Processes {
+    meeting: tempfile::TempDir,
+    nodes: BTreeMap<u32, (String, Process)>,
+    /// For the first node.
+    address: Option<String>,
+}
+
+impl Processes {
+    fn new(address: String) -> Self {
+        libraries();
+        Self {
+            meeting: tempfile::tempdir().unwrap(),
+            nodes: BTreeMap::new(),
+            address: Some(address),
+        }
+    }
+
+    /// Starts nodes, each of which has a link to all nodes with numbers below `size` when this returns.
+    fn start(&mut self, numbers: Range<u32>, size: u32) {
+        for number in numbers.clone() {
+            let address = self.address.take().or_else(unique).unwrap();
+            let mut command = over_there(env!("CARGO_BIN_EXE_e2e-node"));
+            command.arg(&address).arg(self.meeting.path());
+            command.args([number.to_string(), size.to_string()]);
+            self.nodes.insert(number, (address, Process::start(&mut command)));
+        }
+        for number in numbers {
+            if let Some((address, node)) = self.nodes.get_mut(&number) {
+                node.wait_for(&format!("ifunc: ready {address}"));
+            }
+        }
+    }
+
+    fn address(&self, node: u32) -> &str {
+        &self.nodes[&node].0
+    }
+
+    fn kill(&mut self, node: u32) {
+        self.nodes.remove(&node).unwrap().1.kill();
+    }
 }
 
 fn sum(first: u32, route: &[u32]) -> u64 {
@@ -159,60 +207,6 @@ fn a_target_without_a_group_says_so() {
     assert!(alone.contains("no node of a group"), "{alone}");
     stop.stop();
     serving.join().unwrap();
-}
-
-#[test]
-fn rings_stars_and_random_graphs_of_eight() {
-    let nodes = start(8, accepting);
-    let sources: Vec<Source> = nodes.iter().map(|node| connect(&node.address)).collect();
-    let ring: Vec<u32> = (1..8).chain(0..8).collect();
-    let star: Vec<u32> = (1..8).flat_map(|node| [node, 0]).collect();
-    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let random: Vec<u32> = std::iter::repeat_with(|| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 60) as u32 % 8
-    })
-    .take(LONGEST)
-    .collect();
-    let mut expected = 0;
-    for (first, source) in (0..).zip(&sources) {
-        let tour = source.register::<t_tour>().unwrap();
-        for route in [&ring, &star, &random] {
-            let calls: Vec<_> = (0..20).map(|_| tour.call(&Tour::new(route)).unwrap()).collect();
-            for call in calls {
-                assert_eq!(call.wait().unwrap(), sum(first, route));
-            }
-            expected += 20 * (route.len() as u64 + 1);
-        }
-    }
-    assert_eq!(stop(nodes).iter().sum::<u64>(), expected);
-}
-
-#[test]
-fn two_nodes_flood_each_other_with_the_smallest_window() {
-    let nodes = start(2, || accepting().credits(2).ring(1 << 16).outbox(1 << 16));
-    let there_and_back: Vec<u32> = (0..LONGEST as u32).map(|n| (n + 1) % 2).collect();
-    let back_and_there: Vec<u32> = (0..LONGEST as u32).map(|n| n % 2).collect();
-    thread::scope(|scope| {
-        for (first, route) in [(0, &there_and_back), (1, &back_and_there)] {
-            let address = &nodes[first as usize].address;
-            scope.spawn(move || {
-                let source = connect(address);
-                let tour = source.register::<t_tour>().unwrap();
-                for _ in 0..5 {
-                    let calls: Vec<_> = (0..100).map(|_| tour.call(&Tour::new(route)).unwrap()).collect();
-                    for call in calls {
-                        match call.wait() {
-                            Ok(answer) => assert_eq!(answer, sum(first, route)),
-                            // The outbox is small.
-                            Err(error) => assert!(error.to_string().contains("outbox"), "{error}"),
-                        }
-                    }
-                }
-            });
-        }
-    });
-    stop(nodes);
 }
 
 #[test]
@@ -435,28 +429,11 @@ fn a_scope_ends_after_everything_in_it() {
 #[test]
 fn every_call_ends_when_a_node_is_killed() {
     let Some(address) = unique() else { return };
-    libraries();
-    let scratch = std::env::temp_dir().join(format!("ifunc-groups-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).unwrap();
-    let addresses: Vec<String> = std::iter::once(address)
-        .chain(std::iter::repeat_with(|| unique().unwrap()))
-        .take(3)
-        .collect();
-    let starting: Vec<_> = (0..3)
-        .map(|number| {
-            let mut command = over_there(env!("CARGO_BIN_EXE_e2e-node"));
-            command.arg(&addresses[number]).arg(&scratch);
-            command.args([number.to_string(), "3".to_owned()]);
-            Process::start(&mut command)
-        })
-        .collect();
-    let mut nodes: Vec<Process> = starting;
-    for (node, address) in nodes.iter_mut().zip(&addresses) {
-        node.wait_for(&format!("ifunc: ready {address}"));
-    }
+    let mut nodes = Processes::new(address);
+    nodes.start(0..3, 3);
     let timeout = Duration::from_secs(5);
     let options = SourceOptions::default().timeout(timeout);
-    let source = Source::connect_with(&addresses[0], options).unwrap();
+    let source = Source::connect_with(nodes.address(0), options).unwrap();
     let tour = source.register::<t_tour>().unwrap();
     let route: Vec<u32> = (0..30).map(|n| 1 + n % 2).collect();
     assert_eq!(
@@ -466,7 +443,7 @@ fn every_call_ends_when_a_node_is_killed() {
 
     let calls: Vec<_> = (0..300).map(|_| tour.call(&Tour::new(&route)).unwrap()).collect();
     let killed = Instant::now();
-    drop(nodes.pop());
+    nodes.kill(2);
     let mut failed = 0;
     for call in calls {
         match call.wait() {
@@ -494,6 +471,4 @@ fn every_call_ends_when_a_node_is_killed() {
         .unwrap_err()
         .to_string();
     assert!(gone.contains("node 2"), "{gone}");
-    drop(nodes);
-    std::fs::remove_dir_all(&scratch).unwrap();
 }

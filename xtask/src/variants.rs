@@ -14,23 +14,40 @@ const COMPILE_NOTHING: &[&str] = &["mixed", "restart"];
 /// Two credits and the smallest ring: frames wait for each other, wrap around and travel in fragments.
 const SMALLEST: [(&str, &str); 2] = [("IFUNC_CREDITS", "2"), ("IFUNC_RING", "65536")];
 
-/// The tests between processes over UCX.
+/// The program whose tests run groups of nodes, and those of them that take long over UCX.
+const GROUPS: &str = "groups";
+const LONG_GROUPS: [&str; 2] = ["eight::", "flood::"];
+
+/// The tests between processes, and those of groups, over UCX.
 pub(crate) fn over_ucx(steps: &mut Steps) {
     for over in transports::over_ucx() {
         let name = format!("tests between processes, over {over}");
-        run(steps, &name, COMPILE_NOTHING, &[("IFUNC_TRANSPORT", over)]);
+        run(steps, &name, COMPILE_NOTHING, &[], &[("IFUNC_TRANSPORT", over)]);
+        let name = format!("tests of groups, over {over}");
+        let skipped = match steps.tier() {
+            Tier::Commit => &LONG_GROUPS[..],
+            // What is sent ten million times is sent over shared memory.
+            Tier::Nightly => &["for_long"],
+        };
+        run(steps, &name, &[GROUPS], skipped, &[("IFUNC_TRANSPORT", over)]);
     }
 }
 
 /// Some of the tests between processes with the smallest window.
 pub(crate) fn smallest_brief(steps: &mut Steps) {
     let name = "tests between processes, 2 credits and the smallest ring";
-    run(steps, name, COMPILE_NOTHING, &SMALLEST);
+    run(steps, name, COMPILE_NOTHING, &[], &SMALLEST);
 }
 
 /// Every test with the smallest window, and the tests between processes over every transport.
 pub(crate) fn smallest(steps: &mut Steps) {
-    run(steps, "tests, 2 credits and the smallest ring", &[], &SMALLEST);
+    run(
+        steps,
+        "tests, 2 credits and the smallest ring",
+        &[],
+        &[],
+        &SMALLEST,
+    );
     for over in transports::over_ucx() {
         let name = format!("tests between processes, over {over}, 2 credits and the smallest ring");
         let [credits, ring] = SMALLEST;
@@ -38,24 +55,28 @@ pub(crate) fn smallest(steps: &mut Steps) {
             steps,
             &name,
             BETWEEN_PROCESSES,
+            &[],
             &[credits, ring, ("IFUNC_TRANSPORT", over)],
         );
     }
 }
 
-/// Runs the programs with these names, or all of them, with this environment.
-fn run(steps: &mut Steps, name: &str, names: &[&str], env: &[(&str, &str)]) {
+/// Runs the programs with these names, or all of them, without the tests that have one of `skipped` in their names, with this
+/// environment.
+fn run(steps: &mut Steps, name: &str, names: &[&str], skipped: &[&str], env: &[(&str, &str)]) {
     let Some(all) = programs::of(steps) else { return };
     let chosen: Vec<Program> = all
         .iter()
         .filter(|program| names.is_empty() || names.contains(&program.name()))
         .cloned()
         .collect();
-    let mut runs = match steps.tier() {
-        Tier::Commit => Runs::of_tier(Tier::Commit),
+    let mut args = match steps.tier() {
+        Tier::Commit => vec![],
         // What is measured is the default configuration.
-        Tier::Nightly => Runs::new(&["--include-ignored", "--skip", "measured_"]),
+        Tier::Nightly => vec!["--include-ignored", "--skip", "measured_"],
     };
+    args.extend(skipped.iter().flat_map(|name| ["--skip", name]));
+    let mut runs = Runs::new(&args);
     runs.env.extend(env);
     if debian::is_debian() {
         runs.env.push(("IFUNC_REQUIRE_UCX", "1"));

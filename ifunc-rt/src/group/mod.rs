@@ -43,6 +43,14 @@
 //! they are, and their sources for credit; what other nodes send is always received. Over the bound, sending and forwarding
 //! return [`TravelError::Busy`](ifunc::TravelError::Busy). So nodes that send to each other cannot wait for each other.
 //!
+//! **Nodes that do not know each other.** A node runs an invocation only if it knows the node that awaits the answer, by an address or a
+//! link; otherwise the call ends with [`Rejection::UnknownNode`](crate::Rejection::UnknownNode), which names both. So every node to which a
+//! call may travel is given the addresses of the nodes to which sources connect, or is connected to by them. If such an address is wrong,
+//! the call ends at its deadline.
+//!
+//! **Several threads.** With [`Target::serve_shared`](crate::Target::serve_shared), what one node sends to another runs in its order, one at
+//! a time, and what different nodes send runs in parallel. Only shareable ifuncs run there.
+//!
 //! **Death.** When a node dies or leaves, its links end, and it has no [`Nodes::source`] any more. Its number
 //! stays known if its address is known. A forwarded invocation that it had not received is reported at once by the node that forwarded it.
 //! One that it had received ends with its call's deadline, as indeterminate, with the numbers of the nodes that were lost since the

@@ -59,7 +59,7 @@ fn from_everywhere(addresses: &[String], run: impl Fn(u32, ifunc_rt::Source) + S
 
 #[test]
 fn four_threads_forward() {
-    const ROUNDS: u64 = 20;
+    const ROUNDS: u64 = 8;
     const AT_ONCE: u64 = 30;
     let (addresses, nodes) = start(3);
     let route = [1, 2, 2, 0, 1, 0, 0, 2];
@@ -85,7 +85,7 @@ fn four_threads_forward() {
 
 #[test]
 fn four_threads_answer_in_parts() {
-    const PARTS: u64 = 300;
+    const PARTS: u64 = 100;
     let (addresses, nodes) = start(3);
     from_everywhere(&addresses, |_, source| {
         let count = source.register::<t_shared_count>().unwrap();
