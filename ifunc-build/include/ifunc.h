@@ -289,15 +289,33 @@ static inline uint32_t ifunc_reply(struct ifunc_context *ctx, const void *bytes,
     return result ? result : __ifunc_reply(ctx, len);
 }
 
-/* ---- Functions of the target. ---- */
+/* ---- Functions and variables of the target. ---- */
 
-/* Declares one: `IFUNC_IMPORT(int, compare, const void *a, const void *b);`. `cargo ifunc
+/* Declares a function: `IFUNC_IMPORT(int, compare, const void *a, const void *b);`. `cargo ifunc
  * inspect` prints the C prototype of a function that was exported in Rust, for a Rust ifunc that imports it: integers and floats are
  * themselves, `bool` is `uint8_t`, `&T` a pointer, `&[T]` and `&str` a pointer and a `size_t`. */
 #define IFUNC_IMPORT(result, name, ...) IFUNC_EXTERN result name(__VA_ARGS__)
 
 /* Declares a function that a target may lack: its address is null there. */
 #define IFUNC_IMPORT_IF_THERE(result, name, ...) IFUNC_EXTERN __attribute__((weak)) result name(__VA_ARGS__)
+
+/* Declares a variable of the target: `IFUNC_IMPORT_DATA(uint64_t, level);`. The declaration leaves a mark in the object, by which the
+ * builder knows that it is one; a target that exports a function of this name refuses the image. For an array, and for a
+ * pointer to a function, name the type by a `typedef`. At file scope, once. */
+#define IFUNC_IMPORT_DATA(type, name)                                                                                  \
+    IFUNC_EXTERN type name;                                                                                            \
+    IFUNC_MARK_DATA(name)
+
+/* Declares a variable that a target may lack: its address is null there. */
+#define IFUNC_IMPORT_DATA_IF_THERE(type, name)                                                                         \
+    IFUNC_EXTERN __attribute__((weak)) type name;                                                                      \
+    IFUNC_MARK_DATA(name)
+
+/* Private to the two macros above. */
+#define IFUNC_MARK_DATA(name)                                                                                          \
+    IFUNC_EXTERN __attribute__((weak)) const char name##_is_imported_data;                                             \
+    const char name##_is_imported_data = 1;                                                                            \
+    IFUNC_EXTERN const char name##_is_imported_data
 
 /* ---- Assertions at compile time. ---- */
 

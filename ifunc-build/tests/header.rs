@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::files::Files;
-use ifunc_abi::image::{EntryFlags, Image};
+use ifunc_abi::image::{EntryFlags, Image, ImportFlags, ImportKind};
 use ifunc_build::{COptions, Quiet, build_c};
 
 /// `ifunc.h` as authors use it.
@@ -17,6 +17,8 @@ IFUNC_SHAREABLE(headed);
 IFUNC_IDEMPOTENT(headed);
 IFUNC_IMPORT(uint64_t, of_the_target, uint64_t x);
 IFUNC_IMPORT_IF_THERE(void, perhaps, void);
+IFUNC_IMPORT_DATA(uint64_t, level);
+IFUNC_IMPORT_DATA_IF_THERE(const char *, label);
 IFUNC_ASSERT_PROTOTYPE(of_the_target, uint64_t, uint64_t);
 IFUNC_ASSERT_LAYOUT(uint64_t, 8, 8);
 
@@ -34,7 +36,10 @@ int headed_payload_init(void *source_args, size_t n, void *payload, size_t *payl
 }
 uint32_t headed_main(void *payload, size_t payload_size, void *target_args, struct ifunc_context *ctx)
 {
-    uint64_t answer = of_the_target(ifunc_sender(ctx));
+    extern const uint64_t bare;
+    uint64_t answer = of_the_target(ifunc_sender(ctx)) + bare + level;
+    if (&label)
+        answer++;
     (void)payload;
     (void)target_args;
     ifunc_log(ctx, IFUNC_LOG_INFO, "called");
@@ -66,6 +71,14 @@ fn the_header_is_there_and_compiles_without_warnings() {
             };
             let built = files.build_with(&["headed.c"], &options);
             let image = Image::parse(&built[0].image).unwrap();
+            let kind = |symbol| {
+                let import = image.imports().find(|import| import.symbol == symbol).unwrap();
+                (import.kind(), import.flags.contains(ImportFlags::WEAK))
+            };
+            assert_eq!(kind("level"), (ImportKind::Variable, false));
+            assert_eq!(kind("label"), (ImportKind::Variable, true));
+            assert_eq!(kind("of_the_target"), (ImportKind::Function, false));
+            assert_eq!(kind("bare"), (ImportKind::Unknown, false));
             assert_eq!(
                 image.entries().next().unwrap().flags,
                 EntryFlags::SHARED.union(EntryFlags::IDEMPOTENT),

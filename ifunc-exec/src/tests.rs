@@ -397,3 +397,38 @@ fn measured_an_install_with_and_without_debuggers() {
         println!("debuggers learn {what}: {least} ns at least, {median} ns in the median");
     }
 }
+
+#[test]
+fn a_variable_is_no_function() {
+    #[ifunc::export]
+    fn weight(of: u64) -> u64 {
+        of
+    }
+    let (executor, _) = executor(1 << 16, 4);
+    let takes = |symbol: &str, flags| {
+        let import = ImportPart {
+            symbol: symbol.into(),
+            flags,
+            fingerprint: 0,
+        };
+        let image = ImageParts {
+            slot: Some(8),
+            imports: vec![import],
+            ..image("takes", [&SEVEN[..], &[0; 10]].concat())
+        };
+        install(&executor, &image).map(|_| ()).map_err(|refusal| {
+            assert_eq!(refusal.reason, Rejection::ImportSignature);
+            refusal.detail.to_string()
+        })
+    };
+    assert_eq!(takes("weight", ImportFlags::NONE), Ok(()));
+    assert_eq!(takes("weight", ImportFlags::FUNCTION), Ok(()));
+    assert_eq!(
+        takes("weight", ImportFlags::DATA),
+        Err("weight fn weight(u64)->u64".into())
+    );
+    assert_eq!(
+        takes("memcpy", ImportFlags::DATA),
+        Err("memcpy a function".into())
+    );
+}

@@ -6,7 +6,7 @@ use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
 use crate::graph::{Graph, Import, SectionOffset};
 use crate::layout::Layout;
 use crate::relocate::Relocated;
-use crate::{Ifunc, Imports, Request};
+use crate::{Ifunc, Imports, Request, Role};
 
 /// Puts an image together.
 pub(crate) fn emit(
@@ -20,11 +20,19 @@ pub(crate) fn emit(
         Imports::Declared(declared) => declared.get(symbol).copied().unwrap_or(0),
         Imports::Any => 0,
     };
+    let kind = |import: &Import<'_>| {
+        let is_declared =
+            matches!(&request.imports, Imports::Declared(all) if all.contains_key(import.symbol));
+        if import.is_variable || request.variables.contains(import.symbol) {
+            ImportFlags::DATA
+        } else {
+            let is_function = import.is_function || is_declared || is_always_provided(import);
+            ImportFlags::NONE.union_if(is_function, ImportFlags::FUNCTION)
+        }
+    };
     let imports = graph.imports.iter().map(|import| ImportPart {
         symbol: import.symbol.into(),
-        flags: ImportFlags::NONE
-            .union_if(import.weak, ImportFlags::WEAK)
-            .union_if(import.data, ImportFlags::DATA),
+        flags: kind(import).union_if(import.weak, ImportFlags::WEAK),
         fingerprint: fingerprint(import.symbol),
     });
     // Without an import that a library could define, the image also runs where the libraries are not allowed.
@@ -46,7 +54,10 @@ pub(crate) fn emit(
     ImageParts {
         arch: graph.arch.machine(),
         flags: ImageFlags::NONE.union_if(is_pinned, ImageFlags::PINNED),
-        cpu_features: request.cpu_features,
+        cpu_features: match graph.holds(Role::Helper) {
+            true => request.cpu_features | request.helpers_cpu_features,
+            false => request.cpu_features,
+        },
         entries: entries
             .iter()
             .zip(

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Role;
 use crate::arch::{Arch, Form};
 use crate::inputs::Inputs;
 use crate::object_file::SectionKind;
@@ -127,8 +128,10 @@ pub(crate) struct Import<'a> {
     pub(crate) symbol: &'a str,
     /// Every reference to it is weak.
     pub(crate) weak: bool,
-    /// The objects say that it is data.
-    pub(crate) data: bool,
+    /// An object says that it is a variable.
+    pub(crate) is_variable: bool,
+    /// An object says that it is a function, or code calls it.
+    pub(crate) is_function: bool,
 }
 
 /// One kind of case: relocation number, place, whether the target is an import, and how it is resolved.
@@ -158,6 +161,12 @@ pub(crate) struct Graph<'w, 'a> {
 }
 
 impl<'a> Graph<'_, 'a> {
+    /// Whether something of an object of this role is in the image.
+    pub(crate) fn holds(&self, role: Role) -> bool {
+        let mut objects = self.sections.iter().filter_map(InputSection::object_section);
+        objects.any(|(object, _)| self.inputs.role(object) == role)
+    }
+
     /// The input section and the relocation that a stub serves.
     pub(crate) fn site_of(&self, stub: Stub) -> (&InputSection<'a>, &PlannedRelocation) {
         let section = &self.sections[stub.section];

@@ -50,11 +50,11 @@ pub(crate) const LINKER_SYMBOL: &str = "the linker of a program defines it for t
 pub(crate) fn undeclared(symbol: &str, is_called: bool) -> String {
     let declare = if is_called {
         format!(
-            "declare it: `#[ifunc::import] unsafe extern \"C\" {{ fn {symbol}(..); }}`, and export a function of this name from the target"
+            "declare it: `#[ifunc::import] unsafe extern \"C\" {{ fn {symbol}(..); }}`, and export a function of this name from the target; or define it in C, in a file of the package's folder `c`"
         )
     } else {
         format!(
-            "declare it in an `#[ifunc::import] unsafe extern \"C\" {{ .. }}`: `static {symbol}: T;` if it is a variable, `fn {symbol}(..);` if it is a function; and export it under this name from the target"
+            "declare it in an `#[ifunc::import] unsafe extern \"C\" {{ .. }}`: `static {symbol}: T;` if it is a variable, `fn {symbol}(..);` if it is a function; and export it under this name from the target; or define it in C, in a file of the package's folder `c`"
         )
     };
     match written_as(symbol) {
@@ -67,6 +67,13 @@ pub(crate) fn undeclared(symbol: &str, is_called: bool) -> String {
         }
         None => declare,
     }
+}
+
+/// Help for a function that a helper defines in C++.
+pub(crate) fn cxx_helper(object: &str, function: &str) -> String {
+    format!(
+        "{object} defines `{function}`, whose symbol has the name that C++ gives it: declare it `extern \"C\"` there"
+    )
 }
 
 /// The source construct that compilers turn into a call of `symbol`.

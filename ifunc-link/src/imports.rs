@@ -6,6 +6,7 @@ use object::elf;
 use crate::arch::Bytes;
 use crate::gc::Collector;
 use crate::graph::{Import, Target};
+use crate::inputs::Role;
 use crate::object_file::{SectionKind, Symbol};
 use crate::reason::Rule;
 use crate::refuse::Site;
@@ -89,11 +90,17 @@ impl<'w, 'a> Collector<'w, 'a> {
                 return None;
             }
             name => {
-                if let Imports::Declared(declared) = &self.request.imports
+                // C declares to its compiler alone.
+                let is_of_c = matches!(self.inputs.role(site.object_index), Role::Helper | Role::Support);
+                if !is_of_c
+                    && let Imports::Declared(declared) = &self.request.imports
                     && !declared.contains_key(name)
                     && !symbols::RUNTIME_IMPORTS.contains(&name)
                 {
-                    let help = help::undeclared(name, is_branch(site));
+                    let help = match self.inputs.cxx_helper(name) {
+                        Some((object, function)) => help::cxx_helper(object, &function),
+                        None => help::undeclared(name, is_branch(site)),
+                    };
                     self.report(site, Rule::Undeclared, name, "", &help);
                     return None;
                 }
@@ -103,13 +110,16 @@ impl<'w, 'a> Collector<'w, 'a> {
             self.imports.push(Import {
                 symbol: symbol.name,
                 weak: true,
-                data: false,
+                is_variable: false,
+                is_function: false,
             });
             self.imports.len() - 1
         });
         let import = &mut self.imports[number];
         import.weak &= symbol.weak;
-        import.data |= symbol.kind == elf::STT_OBJECT;
+        // Compilers write no type for an undefined symbol. A variable is known by its declaration alone.
+        import.is_variable |= symbol.kind == elf::STT_OBJECT;
+        import.is_function |= symbol.kind == elf::STT_FUNC || is_branch(site);
         Some(Target::Import(number))
     }
 }

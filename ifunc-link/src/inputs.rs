@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use object::read::archive::ArchiveFile;
 
+use crate::demangle::demangle;
 use crate::help;
 use crate::lines::Lines;
 use crate::object_file::{Location, Object, Symbol, Unreadable, without_version};
@@ -21,6 +22,9 @@ pub enum Role {
     /// An object of the author that belongs to other ifuncs. It is searched after the [`User`](Self::User) objects, as an
     /// archive is, and may define the same symbols.
     Neighbour,
+    /// An object of the author in C or C++, beside ifuncs in Rust. It is searched after all other objects and archives of the
+    /// author. A declared import is no reference to it, and what it leaves undefined is an import without a type.
+    Helper,
     /// The compiler's support library (`libgcc.a`). A constructor in it is refused, unless the image calls its function
     /// itself (`__builtin_cpu_init`).
     Support,
@@ -99,23 +103,35 @@ impl<'a> Inputs<'a> {
             objects: Vec::new(),
             groups: Vec::new(),
         };
-        for neighbours in [false, true] {
-            let mut objects = SearchGroup::default();
-            for (place, input) in inputs.iter().enumerate() {
-                if is_archive(input.data) || (input.role == Role::Neighbour) != neighbours {
-                    continue;
-                }
-                let index = this.add(input.name.into(), input.data, input.role, false);
-                this.objects[index].place = place;
-                this.index_object(index, &mut objects)?;
-            }
-            this.groups.push(objects);
+        let is_own = |role| !matches!(role, Role::Neighbour | Role::Helper);
+        this.open_objects(inputs, is_own)?;
+        this.open_objects(inputs, |role| role == Role::Neighbour)?;
+        let archives = || inputs.iter().filter(|input| is_archive(input.data));
+        for input in archives().filter(|input| input.role != Role::Support) {
+            let group = this.open_archive(input)?;
+            this.groups.push(group);
         }
-        for input in inputs.iter().filter(|i| is_archive(i.data)) {
+        this.open_objects(inputs, |role| role == Role::Helper)?;
+        for input in archives().filter(|input| input.role == Role::Support) {
             let group = this.open_archive(input)?;
             this.groups.push(group);
         }
         Ok(this)
+    }
+
+    /// Opens the objects of some roles, as a group.
+    fn open_objects(&mut self, inputs: &[Input<'a>], of: impl Fn(Role) -> bool) -> Result<(), InputError> {
+        let mut objects = SearchGroup::default();
+        for (place, input) in inputs.iter().enumerate() {
+            if is_archive(input.data) || !of(input.role) {
+                continue;
+            }
+            let index = self.add(input.name.into(), input.data, input.role, false);
+            self.objects[index].place = place;
+            self.index_object(index, &mut objects)?;
+        }
+        self.groups.push(objects);
+        Ok(())
     }
 
     fn add(&mut self, name: String, data: &'a [u8], role: Role, is_archive_member: bool) -> usize {
@@ -208,6 +224,22 @@ impl<'a> Inputs<'a> {
             .get_or_init(|| Lines::read(object.data))
             .as_ref()?
             .at(section, offset)
+    }
+
+    /// The helper that defines a function of this name in C++, whose symbol is another one: its name, and the function's.
+    pub(crate) fn cxx_helper(&self, function: &str) -> Option<(&str, String)> {
+        let mangled = format!("_Z{}{function}", function.len());
+        self.objects
+            .iter()
+            .filter(|object| object.role == Role::Helper)
+            .find_map(|helper| {
+                let object = helper.object.get()?.as_ref().ok()?;
+                let symbol = object
+                    .globals
+                    .keys()
+                    .find(|symbol| symbol.starts_with(&mangled))?;
+                Some((&*helper.name, demangle(symbol)))
+            })
     }
 
     /// Number of objects, members of archives included.

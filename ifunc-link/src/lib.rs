@@ -71,7 +71,7 @@ mod resolve;
 mod shared_library;
 mod uses;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::{EntryFlags, MAX_ENTRIES};
@@ -138,6 +138,11 @@ pub struct Request<'a> {
     pub others: Vec<Ifunc<'a>>,
     /// The imports that are allowed.
     pub imports: Imports<'a>,
+    /// CPU features that the [helpers](Role::Helper) need, if the image holds something of them.
+    pub helpers_cpu_features: u64,
+    /// Imports that their authors declare as variables. Other [declared](Imports::Declared) ones are functions; of the rest the
+    /// code shows which it calls.
+    pub variables: BTreeSet<&'a str>,
     /// CPU features that the code was compiled for.
     pub cpu_features: u64,
     /// Sonames of shared libraries that define imports. The image names them if it has an import that not every target
@@ -159,7 +164,9 @@ impl<'a> Request<'a> {
             root,
             others: Vec::new(),
             imports,
+            variables: BTreeSet::new(),
             cpu_features: 0,
+            helpers_cpu_features: 0,
             needed: Vec::new(),
         }
     }

@@ -2,11 +2,12 @@
 
 use object::elf;
 
+use crate::Imports;
 use crate::arch::Arch;
 use crate::gc::Collector;
 use crate::graph::{Origin, SectionOffset, Target};
 use crate::help;
-use crate::inputs::Definition;
+use crate::inputs::{Definition, Role};
 use crate::merge::{leaves_piece, piece_at};
 use crate::object_file::{Location, Object, SectionKind, Symbol};
 use crate::reason::Rule;
@@ -33,6 +34,12 @@ impl<'w, 'a> Collector<'w, 'a> {
             Ok(Some(found)) if self.is_unextracted(symbol, found) => {
                 self.import(site, symbol).map(|target| (target, addend))
             }
+            // The author says that the target has it, and a helper may have one of the same name.
+            Ok(Some(found))
+                if self.inputs.role(found.object) == Role::Helper && self.is_declared(symbol.name) =>
+            {
+                self.import(site, symbol).map(|target| (target, addend))
+            }
             Ok(Some(found)) => {
                 self.refuse_interposed(site, symbol, found);
                 self.reach(symbol.name);
@@ -48,6 +55,11 @@ impl<'w, 'a> Collector<'w, 'a> {
                 None
             }
         }
+    }
+
+    /// Whether it is an import that Rust declares.
+    fn is_declared(&self, symbol: &str) -> bool {
+        matches!(&self.request.imports, Imports::Declared(all) if all.contains_key(symbol))
     }
 
     /// Whether a reference is weak and its definition is in a member of an archive that nothing else extracts: the

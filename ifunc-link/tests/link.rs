@@ -7,6 +7,7 @@
 //! | `ExpectImports: a b` | exactly these imports, beside what compilers call on their own |
 //! | `ExpectImport: a` | this import among others |
 //! | `ExpectWeak: a b` | these imports are weak |
+//! | `ExpectFunctions: a b`, `ExpectUnknown: a b` | these imports are functions, or nothing says what they are |
 //! | `ExpectRelocations: N`, `ExpectRelocationsAtLeast: N`, `ExpectImportRelocations: yes` | install relocations |
 //! | `ExpectSlot: yes`, `ExpectRw: no` | there is a slot, no read-write part |
 //! | `MaxBytes: N` | of the image, header included |
@@ -26,7 +27,7 @@ use std::sync::OnceLock;
 
 use common::loaded::{Loaded, process_symbol};
 use common::sources::{Compiler, Source, compilers, folder, is_there, not_compared, run};
-use ifunc_abi::image::{Image, ImportFlags, Relocation};
+use ifunc_abi::image::{Image, ImportFlags, ImportKind, Relocation};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 use ifunc_link::{Imports, Input, Linked, Linker, RelocationUse, Request, Role};
 
@@ -191,6 +192,15 @@ fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
                 "`{}` is not weak",
                 import.symbol
             );
+        }
+    }
+    for (directive, kind) in [
+        ("ExpectFunctions", ImportKind::Function),
+        ("ExpectUnknown", ImportKind::Unknown),
+    ] {
+        for name in source.words(directive).unwrap_or_default() {
+            let import = image.imports().find(|import| import.symbol == name);
+            assert_eq!(import.map(|import| import.kind()), Some(kind), "`{name}`");
         }
     }
     if let Some(count) = source.number("ExpectRelocations") {

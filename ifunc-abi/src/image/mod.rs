@@ -229,8 +229,10 @@ bitset! {
     ImportFlags: u16 {
         /// The import may be missing: its GOT entry is then null.
         WEAK = 0;
-        /// The linker found an object, not a function.
+        /// It is a variable: the image's authors declare it as one.
         DATA = 1;
+        /// It is a function: the image's code calls it, or its authors declare it as one.
+        FUNCTION = 2;
     }
 }
 
@@ -264,6 +266,31 @@ pub struct Import<'a> {
     pub flags: ImportFlags,
     /// Fingerprint of the signature; 0: not stated.
     pub fingerprint: Fingerprint,
+}
+
+/// What an image takes an import for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportKind {
+    /// It is called.
+    Function,
+    /// It is read or written.
+    Variable,
+    /// The image takes its address, and nothing says what for: an undeclared import of C.
+    Unknown,
+}
+
+impl Import<'_> {
+    /// What the image takes it for.
+    #[must_use]
+    pub fn kind(&self) -> ImportKind {
+        if self.flags.contains(ImportFlags::DATA) {
+            ImportKind::Variable
+        } else if self.flags.contains(ImportFlags::FUNCTION) {
+            ImportKind::Function
+        } else {
+            ImportKind::Unknown
+        }
+    }
 }
 
 /// A parsed install relocation.

@@ -15,6 +15,9 @@ const SHAREABLE_SUFFIX: &str = "_main_is_shareable";
 /// The mark that `IFUNC_IDEMPOTENT` leaves.
 const IDEMPOTENT_SUFFIX: &str = "_main_is_idempotent";
 
+/// The mark that `IFUNC_IMPORT_DATA` leaves beside the variable.
+const VARIABLE_SUFFIX: &str = "_is_imported_data";
+
 /// Argument order of `X_payload_init`, as the texts beside an image name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Convention {
@@ -69,6 +72,19 @@ pub(crate) fn find(file: &Path, data: &[u8]) -> Result<Vec<CIfunc>, BuildError> 
         .collect();
     defined.sort_unstable();
     from_symbols(file, &defined)
+}
+
+/// The imports that a C object declares as variables.
+pub(crate) fn variables(data: &[u8]) -> Vec<String> {
+    let Ok(object) = object::File::parse(data) else {
+        return Vec::new();
+    };
+    let marks = object.symbols().filter(|symbol| symbol.is_definition());
+    let variable = |symbol: object::Symbol<'_, '_>| {
+        let name = symbol.name().ok()?.strip_suffix(VARIABLE_SUFFIX)?;
+        Some(name.to_owned())
+    };
+    marks.filter_map(variable).collect()
 }
 
 fn from_symbols(file: &Path, defined: &[&str]) -> Result<Vec<CIfunc>, BuildError> {

@@ -6,7 +6,7 @@ mod compiler;
 mod cpu;
 mod ifuncs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::image::{EntryFlags, Image};
@@ -41,7 +41,8 @@ pub fn build_c(
     };
     let folder = target.join(crate::cargo::folder_of(&options.profile));
     let mut names = Names::beside_packages(&folder);
-    let built = build_files(files, None, options, &mut names, progress)?;
+    let compiled = CompiledFiles::new(files, options, names.folder(), progress)?;
+    let built = build_files(&compiled, None, options, &mut names, progress)?;
     if built.is_empty() {
         return Err(no_ifunc(files));
     }
@@ -81,54 +82,119 @@ struct CompiledFile {
     file: PathBuf,
     object: Vec<u8>,
     ifuncs: Vec<ifuncs::CIfunc>,
+    /// The imports that it declares as variables.
+    variables: Vec<String>,
     /// The functions that run batches of its ifuncs; empty without ifuncs.
     batches: Vec<u8>,
 }
 
-/// Builds the ifuncs of files that belong together.
+/// The C and C++ files of a build, compiled.
+pub(crate) struct CompiledFiles {
+    units: Vec<CompiledFile>,
+    /// Names of the objects, for messages.
+    shown: Vec<String>,
+    compiler: Compiler,
+    /// The compiler's support library.
+    support: Vec<u8>,
+    pub(crate) cpu_features: u64,
+}
+
+impl CompiledFiles {
+    /// Compiles files that belong together. `folder`: of the libraries.
+    pub(crate) fn new(
+        files: &[PathBuf],
+        options: &COptions,
+        folder: &Path,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, BuildError> {
+        let mut compiler = Compiler::new(options.compiler.as_deref());
+        compiler.write_headers(folder)?;
+        let mut units = Vec::new();
+        for file in files {
+            std::fs::metadata(file).map_err(io("read", file))?;
+            progress.compiling(&file.display().to_string());
+            let object = compiler.compile(file, options, progress)?;
+            let ifuncs = ifuncs::find(file, &object)?;
+            let batches = batch::compile(&compiler, file, &ifuncs, options, progress)?;
+            units.push(CompiledFile {
+                file: file.clone(),
+                variables: ifuncs::variables(&object),
+                object,
+                ifuncs,
+                batches,
+            });
+        }
+        let support = match compiler.support_library() {
+            Some(path) => std::fs::read(path).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok(Self {
+            shown: shown(&units),
+            units,
+            support,
+            cpu_features: compiler.cpu_features(options)?,
+            compiler,
+        })
+    }
+
+    /// The objects as inputs of ifuncs in Rust, which may call their functions.
+    pub(crate) fn helpers(&self) -> Vec<Input<'_>> {
+        let objects = self.units.iter().zip(&self.shown).map(|(unit, name)| Input {
+            name,
+            data: &unit.object,
+            role: Role::Helper,
+        });
+        objects.chain(support_input(&self.support)).collect()
+    }
+
+    /// The imports that they declare as variables.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
+        let variables = self.units.iter().flat_map(|unit| &unit.variables);
+        variables.map(|symbol| &**symbol)
+    }
+
+    /// Whether one of them is in C++.
+    pub(crate) fn has_cxx(&self) -> bool {
+        self.units.iter().any(|unit| is_cxx(&unit.file))
+    }
+}
+
+/// Builds every ifunc of the files.
 pub(crate) fn build_files(
-    files: &[PathBuf],
+    files: &CompiledFiles,
     package: Option<&str>,
     options: &COptions,
     names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let needed = needed::sonames(&options.needed)?;
-    let mut compiler = Compiler::new(options.compiler.as_deref());
-    compiler.write_headers(names.folder())?;
-    let mut units = Vec::new();
-    for file in files {
-        std::fs::metadata(file).map_err(io("read", file))?;
-        progress.compiling(&file.display().to_string());
-        let object = compiler.compile(file, options, progress)?;
-        let ifuncs = ifuncs::find(file, &object)?;
-        let batches = batch::compile(&compiler, file, &ifuncs, options, progress)?;
-        units.push(CompiledFile {
-            file: file.clone(),
-            object,
-            ifuncs,
-            batches,
-        });
-    }
-    let support = match compiler.support_library() {
-        Some(path) => std::fs::read(path).unwrap_or_default(),
-        None => Vec::new(),
-    };
-    let cpu_features = compiler.cpu_features(options)?;
-    let shown = shown(&units);
+    let CompiledFiles {
+        units,
+        shown,
+        compiler,
+        support,
+        cpu_features,
+    } = files;
     let all = units.iter().flat_map(|unit| &unit.ifuncs);
     let others: Vec<Ifunc<'_>> = all.clone().map(requested).collect();
+    let variables: BTreeSet<&str> = files.variables().collect();
+    let wanted = Wanted {
+        others: &others,
+        variables: &variables,
+        cpu_features: *cpu_features,
+        needed: &needed,
+    };
     let mut linked = Vec::new();
     for (number, unit) in units.iter().enumerate() {
         if unit.ifuncs.is_empty() {
             continue;
         }
-        let parts = units.iter().zip(&shown).map(|(unit, name)| LinkFile {
+        let parts = units.iter().zip(shown).map(|(unit, name)| LinkFile {
             name,
             data: &unit.object,
             is_helper: unit.ifuncs.is_empty(),
         });
-        let mut inputs = inputs_of(number, parts, &support);
+        let mut inputs = inputs_of(number, parts, support);
         // Of all files: their ifuncs may be entries of this one's images.
         for (other, unit) in units
             .iter()
@@ -138,7 +204,7 @@ pub(crate) fn build_files(
             inputs.push(batch::input(&unit.batches, other == number));
         }
         let linker = Linker::open(&inputs)?;
-        let images = link_unit(unit, &others, &linker, cpu_features, &needed, names, progress)?;
+        let images = link_unit(unit, &wanted, &linker, names, progress)?;
         // Symbols of every C library stay strong: they bind the library to the C library of the machine.
         let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
@@ -164,7 +230,7 @@ pub(crate) fn build_files(
                 weaken: weaken.clone(),
                 linker,
                 link_args: &options.link_args,
-                links_cxx: units.iter().any(|unit| is_cxx(&unit.file)),
+                links_cxx: files.has_cxx(),
                 current_dir: options.current_dir.as_deref(),
                 verbose: options.verbose,
             });
@@ -181,7 +247,7 @@ pub(crate) fn build_files(
             });
         }
     }
-    let made = make_all(&libraries, names.folder(), &compiler, progress)?;
+    let made = make_all(&libraries, names.folder(), compiler, progress)?;
     for (ifunc, (path, fresh)) in built.iter_mut().zip(made) {
         ifunc.path = path;
         ifunc.fresh = fresh;
@@ -202,13 +268,21 @@ fn requested(ifunc: &CIfunc) -> Ifunc<'_> {
     }
 }
 
-/// The images of a file, by name. `others`: the ifuncs of all files.
+/// What all links of a build have in common.
+struct Wanted<'a> {
+    /// The ifuncs of all files.
+    others: &'a [Ifunc<'a>],
+    /// The imports that a file declares as variables.
+    variables: &'a BTreeSet<&'a str>,
+    cpu_features: u64,
+    needed: &'a [&'a str],
+}
+
+/// The images of a file, by name.
 fn link_unit(
     unit: &CompiledFile,
-    others: &[Ifunc<'_>],
+    wanted: &Wanted<'_>,
     linker: &Linker<'_>,
-    cpu_features: u64,
-    needed: &[&str],
     names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<BTreeMap<String, Linked>, BuildError> {
@@ -218,9 +292,10 @@ fn link_unit(
         names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
         let request = Request {
-            cpu_features,
-            needed: needed.to_vec(),
-            others: others.to_vec(),
+            cpu_features: wanted.cpu_features,
+            needed: wanted.needed.to_vec(),
+            others: wanted.others.to_vec(),
+            variables: wanted.variables.clone(),
             ..Request::of(requested(ifunc), Imports::Any)
         };
         match linker.link_explained(&request) {
@@ -263,14 +338,16 @@ fn inputs_of<'a>(
             },
         })
         .collect();
-    if !support.is_empty() {
-        inputs.push(Input {
-            name: "libgcc.a",
-            data: support,
-            role: Role::Support,
-        });
-    }
+    inputs.extend(support_input(support));
     inputs
+}
+
+fn support_input(support: &[u8]) -> Option<Input<'_>> {
+    (!support.is_empty()).then_some(Input {
+        name: "libgcc.a",
+        data: support,
+        role: Role::Support,
+    })
 }
 
 /// The text that a library carries beside the image: of its entries.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command::{Job, Task};
 use super::units::{BuildPlan, Unit};
-use super::{Package, c_options, link_archive, no_ifuncs};
+use super::{Package, c_files, c_options, link_archive, no_ifuncs};
 use crate::c::check_files;
 use crate::{BuildError, BuildOptions, Checked, CheckedIfunc, Progress};
 use ifunc_link::Linked;
@@ -92,7 +92,14 @@ fn link(
             }
         };
         let linked = match archive {
-            Some(archive) => link_archive(unit, &archive, &mut names, options, progress),
+            Some(archive) => {
+                let c_options = c_options(unit.package, options);
+                // An error of these is reported when they are checked themselves.
+                match c_files(unit.package, &c_options, names.folder(), progress) {
+                    Ok(files) => link_archive(unit, &archive, files.as_ref(), &mut names, options, progress),
+                    Err(_) => continue,
+                }
+            }
             None => Ok(Vec::new()),
         };
         match linked {

@@ -14,19 +14,20 @@ mod run;
 mod units;
 mod workspace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::EntryFlags;
+use ifunc_abi::symbols::COMPILER_IMPORTS;
 
-use crate::c::{Compiler, arch_of, build_files, imports_of};
+use crate::c::{CompiledFiles, Compiler, arch_of, build_files, imports_of};
 use crate::names::Names;
 use crate::needed;
 use crate::shared_library::{LibraryPlan, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
 use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
-use records::{Records, about_text, fingerprint};
+use records::{Records, about_text, fingerprint, is_variable};
 use units::{Archive, BuildPlan, Unit};
 use workspace::Package;
 
@@ -69,6 +70,8 @@ pub fn build_packages(
     for unit in plan.units(options)? {
         let Unit { package, example } = unit;
         let before = built.len();
+        let c_options = c_options(package, options);
+        let c_files = c_files(package, &c_options, names.folder(), progress)?;
         // The C compiler reports its version while cargo compiles.
         let archive = std::thread::scope(|scope| {
             scope.spawn(|| compiler.version());
@@ -76,18 +79,20 @@ pub fn build_packages(
         })?;
         if let Some(archive) = archive {
             built.extend(build_rust(
-                unit, &archive, &mut names, &compiler, options, progress,
+                unit,
+                &archive,
+                c_files.as_ref(),
+                &mut names,
+                &compiler,
+                options,
+                progress,
             )?);
         }
-        let files = match example {
-            None => package.c_files()?,
-            Some(_) => Vec::new(),
-        };
-        if !files.is_empty() {
+        if let (Some(files), None) = (&c_files, example) {
             built.extend(build_files(
-                &files,
+                files,
                 Some(&package.name),
-                &c_options(package, options),
+                &c_options,
                 &mut names,
                 progress,
             )?);
@@ -110,6 +115,20 @@ fn no_ifuncs(unit: Unit<'_>) -> BuildError {
     }
 }
 
+/// The files of a package's folder `c`, if there are any: ifuncs, and functions that its ifuncs in Rust may call.
+fn c_files(
+    package: &Package,
+    options: &COptions,
+    folder: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Option<CompiledFiles>, BuildError> {
+    let files = package.c_files()?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    CompiledFiles::new(&files, options, folder, progress).map(Some)
+}
+
 /// The options for the C files of a package.
 fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     COptions {
@@ -128,6 +147,7 @@ fn c_options(package: &Package, options: &BuildOptions) -> COptions {
 fn build_rust(
     unit: Unit<'_>,
     archive: &Archive,
+    c_files: Option<&CompiledFiles>,
     names: &mut Names,
     compiler: &Compiler,
     options: &BuildOptions,
@@ -135,14 +155,14 @@ fn build_rust(
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let package = unit.package;
     let records = Records::read(&archive.data, &unit.name(), Some(unit.crate_name()))?;
-    let inputs = [Input {
-        name: &archive.name,
-        data: &archive.data,
-        role: Role::User,
-    }];
-    let linker = Linker::open(&inputs)?;
-    let declared: Vec<String> = records.imports.keys().cloned().collect();
-    let images = link_all(unit, &records, options, &linker, names, progress)?;
+    let linker = Linker::open(&inputs_of(archive, c_files))?;
+    let images = link_all(unit, &records, c_files, options, &linker, names, progress)?;
+    let mut weaken: Vec<String> = records.imports.keys().cloned().collect();
+    if c_files.is_some() {
+        let mut of_c = imports_of(images.iter().map(|linked| &linked.image));
+        of_c.retain(|symbol| !records.imports.contains_key(symbol) && !COMPILER_IMPORTS.contains(&&**symbol));
+        weaken.extend(of_c);
+    }
     let origin = Names::package_origin(&unit.name());
     let libraries: Vec<LibraryPlan<'_, '_>> = records
         .ifuncs
@@ -160,10 +180,10 @@ fn build_rust(
             ),
             debug: &linked.debug,
             origin: &origin,
-            weaken: declared.clone(),
+            weaken: weaken.clone(),
             linker: &linker,
             link_args: &package.link_args,
-            links_cxx: false,
+            links_cxx: c_files.is_some_and(CompiledFiles::has_cxx),
             current_dir: package.manifest_path.parent(),
             verbose: options.verbose,
         })
@@ -188,21 +208,29 @@ fn build_rust(
     Ok(built)
 }
 
+/// What the ifuncs of a package are linked from.
+fn inputs_of<'a>(archive: &'a Archive, c_files: Option<&'a CompiledFiles>) -> Vec<Input<'a>> {
+    let mut inputs = vec![Input {
+        name: &archive.name,
+        data: &archive.data,
+        role: Role::User,
+    }];
+    inputs.extend(c_files.map(CompiledFiles::helpers).into_iter().flatten());
+    inputs
+}
+
 /// As [`build_rust`], and writes nothing: names and images.
 fn link_archive(
     unit: Unit<'_>,
     archive: &Archive,
+    c_files: Option<&CompiledFiles>,
     names: &mut Names,
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<(String, Linked)>, BuildError> {
     let records = Records::read(&archive.data, &unit.name(), Some(unit.crate_name()))?;
-    let linker = Linker::open(&[Input {
-        name: &archive.name,
-        data: &archive.data,
-        role: Role::User,
-    }])?;
-    let linked = link_all(unit, &records, options, &linker, names, progress)?;
+    let linker = Linker::open(&inputs_of(archive, c_files))?;
+    let linked = link_all(unit, &records, c_files, options, &linker, names, progress)?;
     let all = records.ifuncs.into_iter().map(|ifunc| ifunc.name).zip(linked);
     Ok(all.collect())
 }
@@ -240,6 +268,7 @@ fn requested(ifunc: &records::Ifunc) -> Ifunc<'_> {
 fn link_all(
     unit: Unit<'_>,
     records: &Records,
+    c_files: Option<&CompiledFiles>,
     options: &BuildOptions,
     linker: &Linker<'_>,
     names: &mut Names,
@@ -250,6 +279,12 @@ fn link_all(
         .iter()
         .map(|(symbol, text)| (&**symbol, fingerprint(text)))
         .collect();
+    let variables = records.imports.iter().filter(|(_, text)| is_variable(text));
+    let variables = variables.map(|(symbol, _)| &**symbol);
+    // What C says of a symbol that Rust declares does not count.
+    let of_c = c_files.into_iter().flat_map(CompiledFiles::variables);
+    let of_c = of_c.filter(|symbol| !records.imports.contains_key(*symbol));
+    let variables: BTreeSet<&str> = variables.chain(of_c).collect();
     let needed = needed::sonames(&unit.package.needed)?;
     let known = records.ifuncs.iter().chain(&records.others);
     let others: Vec<Ifunc<'_>> = known.map(requested).collect();
@@ -262,6 +297,8 @@ fn link_all(
             others: others.clone(),
             cpu_features: unit.package.cpu_of(options).features(),
             needed: needed.clone(),
+            variables: variables.clone(),
+            helpers_cpu_features: c_files.map_or(0, |files| files.cpu_features),
             ..Request::of(requested(ifunc), Imports::Declared(declared.clone()))
         };
         match linker.link_explained(&request) {

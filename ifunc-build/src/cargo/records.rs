@@ -115,6 +115,11 @@ impl Records {
     }
 }
 
+/// Whether the text of an import is that of a variable.
+pub(super) fn is_variable(text: &str) -> bool {
+    text.starts_with("static ")
+}
+
 /// Fingerprint of a text.
 pub(super) fn fingerprint(text: &str) -> Fingerprint {
     ifunc_abi::fingerprint(blake3::hash(text.as_bytes()).as_bytes())

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ifunc_abi::Fingerprint;
-use ifunc_abi::image::{Image, ImportFlags, Relocation};
+use ifunc_abi::image::{Image, ImportFlags, ImportKind, Relocation};
 
 /// The imports of an image.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Imported {
     pub(crate) name: Box<str>,
     /// Of its signature; 0: not stated.
     pub(crate) fingerprint: Fingerprint,
+    /// What the image takes it for.
+    pub(crate) kind: ImportKind,
     /// It may be missing.
     pub(crate) is_weak: bool,
     /// Static data of the image holds its address.
@@ -31,6 +33,7 @@ impl Imports {
         let imports = image.imports().map(|import| Imported {
             name: import.symbol.into(),
             fingerprint: import.fingerprint,
+            kind: import.kind(),
             is_weak: import.flags.contains(ImportFlags::WEAK),
             is_in_data: false,
         });

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ifunc::host::{EXPORTS, NameConflict, NamedTypes};
+use ifunc::host::{EXPORTS, ExportKind, NameConflict, NamedTypes};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
@@ -57,7 +57,7 @@ impl HostSymbols {
     pub fn with(exports: impl IntoIterator<Item = Symbol>) -> Result<Self, DuplicateExport> {
         let runtime = runtime_imports().into_iter().map(|(name, address)| {
             // SAFETY: functions of this crate and of the C library, which live as long as the process.
-            let symbol = unsafe { Symbol::untyped(name, address.cast()) };
+            let symbol = unsafe { Symbol::untyped(name, address.cast()) }.of_kind(ExportKind::Function);
             (name.to_owned(), symbol)
         });
         let interfaces = Interfaces::of_process();
@@ -235,7 +235,7 @@ enum Binding<'a> {
     Address(usize),
     /// It is not there.
     Missing,
-    /// It has another signature.
+    /// It has another signature, or is a function where the image takes it for a variable, or the reverse.
     Differs(&'a Symbol),
 }
 
@@ -285,7 +285,7 @@ impl<'a> SymbolsAfter<'a> {
                     Some(set) => format!("{name} {set:?}"),
                 }),
                 Binding::Differs(symbol) => {
-                    differing.push(format!("{name} {}", symbol.signature().unwrap_or_default()));
+                    differing.push(format!("{name} {}", symbol.description()));
                 }
             }
         }
@@ -301,7 +301,7 @@ impl<'a> SymbolsAfter<'a> {
     fn binding(self, import: &Imported, libraries: &[&SharedLibrary]) -> Binding<'a> {
         // The host's own symbols win.
         if let Some(symbol) = self.symbol(&import.name) {
-            return match symbol.has_type(import.fingerprint) {
+            return match symbol.has_type(import.fingerprint) && symbol.has_kind(import.kind) {
                 true => Binding::Address(symbol.address()),
                 false => Binding::Differs(symbol),
             };

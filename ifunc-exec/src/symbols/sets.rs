@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use crate::Symbol;
+
 /// A set of names that a target's builder allows at once, by `allow_set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -30,12 +32,17 @@ pub enum NamedSet {
 }
 
 impl NamedSet {
-    /// The names and their addresses.
+    /// What the names stand for.
     #[must_use]
-    pub fn addresses(self) -> Vec<(&'static str, *const ())> {
-        match self {
+    pub fn symbols(self) -> Vec<Symbol> {
+        let addresses = match self {
             Self::Libc => libc::addresses(),
-        }
+        };
+        let symbol = |(name, address, kind): (_, *const (), _)| {
+            // SAFETY: functions and variables of the C library, which C code takes for what its headers say.
+            unsafe { Symbol::untyped(name, address.cast()) }.of_kind(kind)
+        };
+        addresses.into_iter().map(symbol).collect()
     }
 
     /// The set that has a name.
@@ -47,6 +54,8 @@ impl NamedSet {
 }
 
 mod libc {
+    use ifunc::host::ExportKind;
+
     /// Declares names of the C library for their addresses alone: images know the types that they call them with.
     macro_rules! set {
         (
@@ -62,11 +71,11 @@ mod libc {
             /// Apart from the addresses, so that asking whether a name is in the set links none of it.
             pub(super) static NAMES: &[&str] = &[$(stringify!($function),)* $(stringify!($data),)* $($name,)*];
 
-            pub(super) fn addresses() -> Vec<(&'static str, *const ())> {
+            pub(super) fn addresses() -> Vec<(&'static str, *const (), ExportKind)> {
                 vec![
-                    $((stringify!($function), $function as *const ()),)*
-                    $((stringify!($data), (&raw const $data).cast()),)*
-                    $(($name, $address as *const ()),)*
+                    $((stringify!($function), $function as *const (), ExportKind::Function),)*
+                    $((stringify!($data), (&raw const $data).cast(), ExportKind::Data),)*
+                    $(($name, $address as *const (), ExportKind::Function),)*
                 ]
             }
         };
@@ -153,17 +162,20 @@ mod libc {
 
 #[cfg(test)]
 mod tests {
+    use ifunc_abi::image::ImportKind;
+
     use super::*;
 
     #[test]
     fn names_and_addresses_are_of_the_same_things() {
         let set = NamedSet::Libc;
-        let mut names: Vec<_> = set.addresses().into_iter().map(|(name, _)| name).collect();
+        let symbols = set.symbols();
+        let mut names: Vec<_> = symbols.iter().map(Symbol::name).collect();
         names.sort_unstable();
         assert!(names.iter().all(|name| NamedSet::of(name) == Some(set)));
         names.dedup();
-        assert_eq!(names.len(), set.addresses().len(), "a name stands there twice");
-        assert!(set.addresses().iter().all(|(_, address)| !address.is_null()));
+        assert_eq!(names.len(), symbols.len(), "a name stands there twice");
+        assert!(symbols.iter().all(|symbol| symbol.address() != 0));
         for name in ["qsort", "pthread_mutex_lock", "sleep"] {
             assert_eq!(NamedSet::of(name), Some(NamedSet::Libc), "{name}");
         }
@@ -186,12 +198,14 @@ mod tests {
 
     #[test]
     fn an_address_is_that_of_its_name() {
-        let addresses = NamedSet::Libc.addresses();
-        let (_, strtol) = addresses.iter().find(|(name, _)| *name == "strtol").unwrap();
+        let symbols = NamedSet::Libc.symbols();
+        let strtol = symbols.iter().find(|symbol| symbol.name() == "strtol").unwrap();
+        assert!(strtol.has_kind(ImportKind::Function) && !strtol.has_kind(ImportKind::Variable));
+        let strtol: *const () = std::ptr::with_exposed_provenance(strtol.address());
         type Strtol = unsafe extern "C" fn(*const u8, *mut *const u8, i32) -> std::ffi::c_long;
         // SAFETY: `strtol` of the C library has this type, and the text ends in a zero byte.
         let number = unsafe {
-            std::mem::transmute::<*const (), Strtol>(*strtol)(c"42".as_ptr().cast(), std::ptr::null_mut(), 10)
+            std::mem::transmute::<*const (), Strtol>(strtol)(c"42".as_ptr().cast(), std::ptr::null_mut(), 10)
         };
         assert_eq!(number, 42);
     }

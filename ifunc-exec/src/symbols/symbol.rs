@@ -6,8 +6,9 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
-use ifunc::host::{EXPORTS, Export, HostType, NameConflict, NamedType, NamedTypes};
+use ifunc::host::{EXPORTS, Export, ExportKind, HostType, NameConflict, NamedType, NamedTypes};
 use ifunc_abi::Fingerprint;
+use ifunc_abi::image::ImportKind;
 
 use crate::fingerprint;
 
@@ -26,6 +27,7 @@ pub struct Symbol {
     /// The types of this process that the signature names.
     types: Vec<NamedType>,
     guard: Option<Guard>,
+    kind: Option<ExportKind>,
     method_of: Option<HostType>,
     /// It enters the host through the call gate, or is no function.
     has_gate: bool,
@@ -53,7 +55,12 @@ impl Symbol {
     ) -> Self {
         let text = signature.into();
         let fingerprint = fingerprint::of(&text);
+        let kind = match text.starts_with("static ") {
+            true => ExportKind::Data,
+            false => ExportKind::Function,
+        };
         Self {
+            kind: Some(kind),
             signature: Some(Signature { text, fingerprint }),
             // SAFETY: the caller's promise.
             ..unsafe { Self::untyped(name, address) }
@@ -72,6 +79,7 @@ impl Symbol {
             signature: None,
             types: Vec::new(),
             guard: None,
+            kind: None,
             method_of: None,
             has_gate: false,
         }
@@ -101,6 +109,13 @@ impl Symbol {
             }
         }
         self.name = name;
+        self
+    }
+
+    /// States whether it is a function or a variable, where its type does not. An image that takes it for the other is refused.
+    #[must_use]
+    pub fn of_kind(mut self, kind: ExportKind) -> Self {
+        self.kind = Some(kind);
         self
     }
 
@@ -137,6 +152,24 @@ impl Symbol {
     pub(crate) fn has_type(&self, fingerprint: Fingerprint) -> bool {
         let signature = self.signature.as_ref();
         fingerprint == 0 || signature.is_none_or(|signature| signature.fingerprint == fingerprint)
+    }
+
+    /// Whether an image may take it for that.
+    pub(crate) fn has_kind(&self, kind: ImportKind) -> bool {
+        match self.kind {
+            None => true,
+            Some(ExportKind::Function) => kind != ImportKind::Variable,
+            Some(ExportKind::Data) => kind != ImportKind::Function,
+        }
+    }
+
+    /// Its type, or as much of it as is stated.
+    pub(crate) fn description(&self) -> &str {
+        self.signature().unwrap_or(match self.kind {
+            None => "",
+            Some(ExportKind::Function) => "a function",
+            Some(ExportKind::Data) => "a variable",
+        })
     }
 
     /// The host type whose method it is.
@@ -214,6 +247,21 @@ mod tests {
             assert_eq!(symbol.has_type(fingerprint::of(text)), text == renamed);
         }
         // SAFETY: never used.
-        assert!(unsafe { Symbol::untyped("x", std::ptr::null()) }.has_type(7));
+        let untyped = unsafe { Symbol::untyped("x", std::ptr::null()) };
+        assert!(untyped.has_type(7) && untyped.description().is_empty());
+        // What a symbol is counts as far as both sides state it.
+        let of_kind = |kind| untyped.clone().of_kind(kind);
+        for (symbol, function, variable, described) in [
+            (untyped.clone(), true, true, ""),
+            (of_kind(ExportKind::Function), true, false, "a function"),
+            (of_kind(ExportKind::Data), false, true, "a variable"),
+            (typed("f", "unsafe fn f()"), true, false, "unsafe fn f()"),
+            (typed("v", "static v:u8"), false, true, "static v:u8"),
+        ] {
+            assert!(symbol.has_kind(ImportKind::Unknown));
+            assert_eq!(symbol.has_kind(ImportKind::Function), function, "{described}");
+            assert_eq!(symbol.has_kind(ImportKind::Variable), variable, "{described}");
+            assert_eq!(symbol.description(), described);
+        }
     }
 }

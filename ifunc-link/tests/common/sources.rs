@@ -35,7 +35,7 @@ pub struct Compiler {
 }
 
 /// The directives of a source that is linked; `link.rs` explains them.
-const OF_LINKED: [&str; 16] = [
+const OF_LINKED: [&str; 18] = [
     "Archive",
     "Compilers",
     "Configs",
@@ -43,6 +43,8 @@ const OF_LINKED: [&str; 16] = [
     "ExpectImport",
     "ExpectImportRelocations",
     "ExpectImports",
+    "ExpectFunctions",
+    "ExpectUnknown",
     "ExpectRelocations",
     "ExpectRelocationsAtLeast",
     "ExpectRw",

@@ -1,4 +1,5 @@
 //#ExpectImports: host_add host_apply host_many host_mul
+//#ExpectFunctions: host_add
 //#ExpectSlot: yes
 //#Covers: R_X86_64_PC32 | call rel32 | image | distance by gcc
 //#Covers: R_X86_64_PLT32 | call rel32 | image | distance by clang

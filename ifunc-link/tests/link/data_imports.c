@@ -1,5 +1,6 @@
 //#ExpectImports: host_add host_mul host_table
 //#ExpectImportRelocations: yes
+//#ExpectUnknown: host_add host_mul host_table
 //#Covers: R_X86_64_64 | data | import | install relocation
 //#Covers: R_X86_64_GOTPCREL | mov r64, [rip] | import | stub
 //#Covers: R_X86_64_REX_GOTPCRELX | mov r64, [rip] | import | stub

@@ -36,8 +36,8 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
             let stated = |ours: Option<&str>| ours.unwrap_or("(not stated)").to_owned();
             let signatures = |line: &str| {
                 let (symbol, theirs) = line.split_once(' ').unwrap_or((line, ""));
-                let ours = stated(about.import(symbol));
-                format!("\n  `{symbol}`\n    the image:  {ours}\n    the target: {theirs}")
+                let ours = about.import(symbol).or_else(|| library.kind_of_import(symbol));
+                explain_signature(symbol, &stated(ours), theirs)
             };
             let detail = match why {
                 Rejection::TargetType => {
@@ -211,6 +211,32 @@ fn explain_target(image: &str, detail: &str) -> String {
     text
 }
 
+/// Both types of an import, and what to declare if one is a variable and the other a function.
+fn explain_signature(symbol: &str, image: &str, target: &str) -> String {
+    let is_variable = |text: &str| text == VARIABLE || text.starts_with("static ");
+    let is_function = |text: &str| text == FUNCTION || text.contains("fn ");
+    let mut text = format!("\n  `{symbol}`\n    the image:  {image}\n    the target: {target}");
+    let in_rust = match target.starts_with('a') {
+        // Not stated.
+        true => String::new(),
+        false => format!("in Rust `{target}` among the imports, "),
+    };
+    if is_function(image) && is_variable(target) {
+        text.push_str(&format!(
+            "\n    help: it is a variable: declare {in_rust}in C `IFUNC_IMPORT_DATA(type, {symbol});`, and do not call it"
+        ));
+    } else if is_variable(image) && is_function(target) {
+        text.push_str(&format!(
+            "\n    help: it is a function: declare {in_rust}in C `IFUNC_IMPORT(result, {symbol}, parameters);`, and call it"
+        ));
+    }
+    text
+}
+
+/// What an image or a target states of an import of which it knows no more.
+pub(super) const VARIABLE: &str = "a variable";
+pub(super) const FUNCTION: &str = "a function";
+
 /// Describes the symbols that the target does not provide, and how to provide them. `signature` is the text that the image was
 /// built with.
 fn explain_missing<'a>(detail: &str, signature: impl Fn(&str) -> Option<&'a str>) -> String {
@@ -291,7 +317,28 @@ fn how_to_export(symbol: &str, signature: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{explain_missing, explain_target};
+    use super::{explain_missing, explain_signature, explain_target};
+
+    #[test]
+    fn a_variable_that_is_a_function_is_declared_as_what_it_is() {
+        let text = explain_signature("level", "a function", "static level:u64");
+        assert!(
+            text.contains(
+                "the image:  a function\n    the target: static level:u64\n    help: it is a variable"
+            ) && text.contains("in Rust `static level:u64`")
+                && text.contains("`IFUNC_IMPORT_DATA(type, level);`"),
+            "{text}"
+        );
+        let text = explain_signature("log", "a variable", "unsafe fn log(u32)");
+        assert!(
+            text.contains("it is a function") && text.contains("`IFUNC_IMPORT(result, log, "),
+            "{text}"
+        );
+        let text = explain_signature("stderr", "a function", "a variable");
+        assert!(text.contains("help: it is a variable: declare in C "), "{text}");
+        let text = explain_signature("f", "fn f(u32)", "fn f(u64)");
+        assert!(!text.contains("help"), "{text}");
+    }
 
     #[test]
     fn an_interface_that_the_target_lacks_is_named() {

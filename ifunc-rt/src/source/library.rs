@@ -7,12 +7,13 @@ use std::sync::{Arc, OnceLock};
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::about::About;
-use ifunc_abi::image::{EntryFlags, Image, MAGIC};
+use ifunc_abi::image::{EntryFlags, Image, ImportKind, MAGIC};
 use ifunc_abi::{ImageId, symbols};
 use libloading::os::unix as loader;
 use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
 
+use super::completion::{FUNCTION, VARIABLE};
 use super::error::{Error, LibraryError};
 use crate::fingerprint;
 use ifunc_exec::debug::{self, DebugObject, Functions};
@@ -210,6 +211,17 @@ impl Library {
 
     pub(super) fn about(&self) -> About<'_> {
         About::new(&self.about).unwrap_or_default()
+    }
+
+    /// What the image takes an import for, if it says so.
+    pub(super) fn kind_of_import(&self, symbol: &str) -> Option<&'static str> {
+        let image = Image::parse(&self.image).ok()?;
+        let mut imports = image.imports();
+        match imports.find(|import| import.symbol == symbol)?.kind() {
+            ImportKind::Variable => Some(VARIABLE),
+            ImportKind::Function => Some(FUNCTION),
+            ImportKind::Unknown => None,
+        }
     }
 
     /// Describes the function of the image that a backtrace led to. It reads the library again for its symbols, once:

@@ -261,10 +261,7 @@ impl TargetBuilder {
     ///
     /// Each of them runs on the injected stack, unguarded, as for [`allow`](Self::allow).
     pub fn allow_set(mut self, set: NamedSet) -> Self {
-        let addresses = set.addresses().into_iter();
-        // SAFETY: functions and variables of the C library, which C code takes for what its headers say.
-        let symbols = addresses.map(|(name, address)| unsafe { Symbol::untyped(name, address.cast()) });
-        self.of_sets.extend(symbols);
+        self.of_sets.extend(set.symbols());
         self
     }
 

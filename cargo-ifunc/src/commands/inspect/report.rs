@@ -2,7 +2,8 @@
 
 use ifunc_abi::about::About;
 use ifunc_abi::image::{
-    ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags, Relocation,
+    ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags, ImportKind,
+    Relocation,
 };
 use ifunc_build::LibraryImage;
 use serde::Serialize;
@@ -67,7 +68,7 @@ pub(super) struct Type {
 #[derive(Debug, Serialize)]
 pub(super) struct ImportReport {
     pub(super) symbol: String,
-    /// `function` or `data`.
+    /// `function` or `variable`; `symbol`: the image takes its address, and does not state what it is (C).
     pub(super) kind: &'static str,
     /// Whether it may be missing on the target.
     pub(super) weak: bool,
@@ -164,10 +165,10 @@ impl ImportReport {
         let signature = about.import(import.symbol);
         Self {
             symbol: import.symbol.to_owned(),
-            kind: if import.flags.contains(ImportFlags::DATA) {
-                "data"
-            } else {
-                "function"
+            kind: match import.kind() {
+                ImportKind::Function => "function",
+                ImportKind::Variable => "variable",
+                ImportKind::Unknown => "symbol",
             },
             weak: import.flags.contains(ImportFlags::WEAK),
             fingerprint: stated(import.fingerprint),
