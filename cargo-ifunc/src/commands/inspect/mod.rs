@@ -7,6 +7,8 @@ mod report;
 mod size;
 mod symbols;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 

@@ -105,7 +105,7 @@ fn imports(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let what = import.prototype.as_ref().or(import.signature.as_ref());
         let what = what.map_or_else(
             || format!("{weak}{}", import.kind),
-            |what| format!("{weak}{what}"),
+            |what| format!("{weak}{}  {what}", import.kind),
         );
         let print = import
             .fingerprint
