@@ -14,6 +14,13 @@ pub const MAIN_BAD_PAYLOAD: u32 = 1;
 /// The answer did not fit or did not encode.
 pub const MAIN_BAD_ANSWER: u32 = 2;
 
+/// Result of [`REPLACE_EXPORT`](crate::symbols::REPLACE_EXPORT): it was replaced.
+pub const REPLACE_OK: u32 = 0;
+/// It was refused; the target logs why.
+pub const REPLACE_REFUSED: u32 = 1;
+/// A text is not UTF-8 or too long, or the address is not of the image.
+pub const REPLACE_BAD_ARGUMENT: u32 = 2;
+
 /// Levels of [`Context::log`], as in the `log` and `tracing` crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]

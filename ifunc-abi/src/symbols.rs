@@ -51,6 +51,15 @@ pub const REPLY: &str = "__ifunc_reply";
 /// Nanoseconds on a clock of the target that never goes back.
 pub const NOW: &str = "__ifunc_now";
 
+/// Replaces an export of the target by a function or a variable of the image, if the target's builder allows that: others refuse an image
+/// that imports it. Its C prototype:
+///
+/// ```c
+/// uint32_t __ifunc_replace_export(struct ifunc_context *, const char *name, size_t name_len,
+///                                 const char *signature, size_t signature_len, const void *address);
+/// ```
+pub const REPLACE_EXPORT: &str = "__ifunc_replace_export";
+
 /// Functions that compilers emit calls to. Every image may import them; a Rust image contains its own.
 pub const COMPILER_IMPORTS: [&str; 7] = [
     "memcpy",

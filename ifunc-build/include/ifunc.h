@@ -317,6 +317,34 @@ static inline uint32_t ifunc_reply(struct ifunc_context *ctx, const void *bytes,
     const char name##_is_imported_data = 1;                                                                            \
     IFUNC_EXTERN const char name##_is_imported_data
 
+/* ---- Replacing what the target exports. ---- */
+
+/* Results of `ifunc_replace_export`. It was replaced: */
+#define IFUNC_REPLACED UINT32_C(0)
+/* No export has the name, or it has another type; the target logs which: */
+#define IFUNC_REPLACE_REFUSED UINT32_C(1)
+/* A text is not UTF-8 or longer than 4096 bytes, or the replacement is not of this image: */
+#define IFUNC_REPLACE_BAD_ARGUMENT UINT32_C(2)
+
+IFUNC_EXTERN uint32_t __ifunc_replace_export(struct ifunc_context *ctx, const char *name, size_t name_len,
+                                             const char *signature, size_t signature_len, const void *replacement);
+
+/* Replaces the export `name` of the target by a function or a variable of this image, for the ifuncs of all sources:
+ *
+ *     static uint32_t half(uint32_t words) { return words / 2; }
+ *     ifunc_replace_export(ctx, "score", "fn score(u32)->u32", half)
+ *
+ * `signature` is the text of its type, which `cargo ifunc inspect --json` prints for a Rust ifunc that imports it; an export without a
+ * stated type is replaced with any. The target's builder must allow it (`allow_remote_exports`); others refuse the image. */
+#define ifunc_replace_export(ctx, name, signature, replacement)                                                        \
+    ifunc_replace_export_by((ctx), (name), (signature), (const void *)&(replacement))
+
+static inline uint32_t ifunc_replace_export_by(struct ifunc_context *ctx, const char *name, const char *signature,
+                                               const void *replacement)
+{
+    return __ifunc_replace_export(ctx, name, __builtin_strlen(name), signature, __builtin_strlen(signature), replacement);
+}
+
 /* ---- Assertions at compile time. ---- */
 
 /* A function has this prototype: `IFUNC_ASSERT_PROTOTYPE(compare, int, const void *, const void *);`, with `void` for

@@ -96,6 +96,7 @@ impl<'w, 'a> Collector<'w, 'a> {
                     && let Imports::Declared(declared) = &self.request.imports
                     && !declared.contains_key(name)
                     && !symbols::RUNTIME_IMPORTS.contains(&name)
+                    && name != symbols::REPLACE_EXPORT
                 {
                     let help = match self.inputs.cxx_helper(name) {
                         Some((object, function)) => help::cxx_helper(object, &function),

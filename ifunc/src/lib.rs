@@ -39,6 +39,7 @@
 //! | types of the target's data | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque), [`Foreign`] |
 //! | answering, logging, the sender's connection | [`Context`] |
 //! | sending others, travelling on, answering in parts | [`travel`] |
+//! | replacing what the target exports | [`Context::replace_export`] |
 //! | calling the host | [`#[ifunc::interface]`](macro@interface), [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
 //! | types shared by source and target | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
@@ -70,6 +71,7 @@ mod layout;
 mod opaque;
 pub mod payload;
 pub mod prelude;
+mod remote_exports;
 mod shape;
 pub mod travel;
 
@@ -82,6 +84,7 @@ pub use ifunc_abi as abi;
 pub use layout::{Layout, Portable};
 pub use opaque::Foreign;
 pub use payload::{Answer, DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
+pub use remote_exports::ReplaceError;
 pub use shape::Shape;
 pub use travel::{Onward, TravelError};
 pub use {serde, zerocopy};

@@ -10,7 +10,7 @@ use common::{Process, connect, static_target, unique_shm, unique_within};
 use ifunc_abi::image::Image;
 use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, build_c};
 use ifunc_rt::{
-    ByName, Error, Failure, Handle, LibraryError, NamedSet, Rejection, Source, StopHandle, Target,
+    ByName, Error, Failure, Handle, LibraryError, NamedSet, Rejection, Source, StopHandle, Symbol, Target,
     TargetBuilder,
 };
 use ifunc_tests::State;
@@ -221,6 +221,41 @@ fn functions_and_data_of_the_host() {
         drop(globals);
         target.finish();
         assert_eq!(*counter, 12, "{compiler}");
+    }
+}
+
+#[test]
+fn an_image_replaces_what_the_host_exports() {
+    static LEVEL: u64 = 5;
+    for compiler in compilers() {
+        let warnings = ["-Wall", "-Wextra", "-Werror"].map(Into::into).into();
+        let options = COptions {
+            cflags: warnings,
+            ..options(&compiler)
+        };
+        let built = Built::new(&["replaces.c"], options);
+        // SAFETY: such a function and such a variable.
+        let symbols = unsafe {
+            [
+                Symbol::typed(
+                    "host_twice",
+                    "fn host_twice(u64)->u64",
+                    host_twice as *const c_void,
+                ),
+                Symbol::typed("host_level", "static host_level:u64", (&raw const LEVEL).cast()),
+            ]
+        };
+        let builder = accepting().exports(symbols).allow_remote_exports(true);
+        let target = Running::start(builder);
+        let reads = built.load(&target.source, "reads");
+        assert_eq!(numbers(&reads, &[]), [10, 5]);
+        let replaces = built.load(&target.source, "replaces");
+        // The third is of another type.
+        assert_eq!(numbers(&replaces, &[]), [0, 0, 1]);
+        drop(replaces);
+        assert_eq!(numbers(&reads, &[]), [15, 77], "{compiler}");
+        drop(reads);
+        target.finish();
     }
 }
 

@@ -6,8 +6,9 @@ use std::backtrace::Backtrace;
 use std::sync::Mutex;
 
 use ifunc_rt::test::{Error, Fixture, run};
-use ifunc_rt::{Rejection, Target, TargetError};
+use ifunc_rt::{Rejection, Source, Symbol, Target, TargetError};
 use ifunc_tests_ifuncs::opaque::t_series;
+use ifunc_tests_ifuncs::remote_exports::{t_price, t_reprice};
 use ifunc_tests_ifuncs::{
     Greeting, State, t_add, t_greet, t_host_panics, t_index, t_lookup, t_remember, t_reverse, t_slow,
 };
@@ -201,4 +202,53 @@ fn names_both(error: &str) {
     ] {
         assert!(error.contains(part), "{error}");
     }
+}
+
+/// What one word costs, until an image replaces it.
+#[ifunc::export]
+pub fn t_tariff(words: u32) -> u32 {
+    2 * words
+}
+
+#[test]
+fn an_image_replaces_an_export_of_a_target_that_allows_it() {
+    common::libraries();
+    // The fixture's target does not.
+    match run::<t_reprice>(true, &mut state()) {
+        Err(Error::Call(ifunc_rt::Error::Rejected { detail, .. })) => {
+            assert!(detail.contains("`__ifunc_replace_export`"), "{detail}");
+            assert!(
+                detail.contains("`Target::builder().allow_remote_exports(true)`"),
+                "{detail}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    let address = common::unique_within();
+    // SAFETY: the ifuncs of this test.
+    let builder = unsafe { Target::builder().accept_code() }.allow_remote_exports(true);
+    let target = builder.listen(&address).unwrap();
+    let exports = target.exports();
+    let serving = target.spawn(state()).unwrap();
+    let source = Source::connect(&address).unwrap();
+    let price = source
+        .register_path::<t_price>(common::library("t_price"))
+        .unwrap();
+    let reprice = source
+        .register_path::<t_reprice>(common::library("t_reprice"))
+        .unwrap();
+    assert_eq!(price.call(&3).unwrap().wait().unwrap(), 6);
+    assert_eq!(reprice.call(&false).unwrap().wait().unwrap(), 1);
+    assert_eq!(price.call(&3).unwrap().wait().unwrap(), 6);
+    assert_eq!(reprice.call(&true).unwrap().wait().unwrap(), 0);
+    // Its source has left, and its image is still there.
+    drop(reprice);
+    source.flush().unwrap();
+    assert_eq!(price.call(&3).unwrap().wait().unwrap(), 103);
+    assert_eq!(price.call(&4).unwrap().wait().unwrap(), 107);
+    exports.replace(Symbol::exported("t_tariff").unwrap()).unwrap();
+    assert_eq!(price.call(&3).unwrap().wait().unwrap(), 6);
+    assert_eq!(exports.waiting(), 0);
+    drop(price);
+    serving.stop().unwrap();
 }

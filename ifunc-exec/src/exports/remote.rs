@@ -1,28 +1,17 @@
 //! Exports that an image replaces by its own functions and variables, if the target's builder allows it.
 //!
-//! ```c
-//! // 0: replaced; 1: refused (the target logs why); 2: a text is not UTF-8, or the address is not of this image.
-//! uint32_t __ifunc_replace_export(struct ifunc_context *, const char *name, size_t name_len,
-//!                                 const char *signature, size_t signature_len, const void *address);
-//! ```
+//! The import is [`REPLACE_EXPORT`](ifunc_abi::symbols::REPLACE_EXPORT).
 //!
 //! The image stays installed as long as an export is its own.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use ifunc_abi::context::Context;
+use ifunc_abi::context::{Context, REPLACE_BAD_ARGUMENT, REPLACE_OK, REPLACE_REFUSED};
 
 use super::ExportError;
 use crate::gate::exports_of_invocation;
 use crate::{InstalledEntry, Symbol};
-
-/// The import's name.
-pub(crate) const REPLACE_EXPORT: &str = "__ifunc_replace_export";
-
-const REPLACED: u32 = 0;
-const REFUSED: u32 = 1;
-const BAD_ARGUMENT: u32 = 2;
 
 /// # Safety
 /// `ctx` is the context of the invocation that calls it; the texts are readable for their lengths.
@@ -46,11 +35,11 @@ pub(crate) unsafe extern "C" fn replace_export(
         let (Some(entry), Some(name), Some(signature)) =
             (entry, text(name, name_len), text(signature, signature_len))
         else {
-            return BAD_ARGUMENT;
+            return REPLACE_BAD_ARGUMENT;
         };
         let image = entry.image();
         if !image.contains(address.addr()) {
-            return BAD_ARGUMENT;
+            return REPLACE_BAD_ARGUMENT;
         }
         // SAFETY: the target accepted the image, which says that this is its type; the address is of its memory, which
         // the guard keeps.
@@ -60,10 +49,10 @@ pub(crate) unsafe extern "C" fn replace_export(
             None => Err(ExportError::TargetGone),
         };
         match replaced {
-            Ok(()) => REPLACED,
+            Ok(()) => REPLACE_OK,
             Err(why) => {
                 tracing::warn!(target: crate::LOG, ifunc = %entry.name, name, %why, "export not replaced");
-                REFUSED
+                REPLACE_REFUSED
             }
         }
     })

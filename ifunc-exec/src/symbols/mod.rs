@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ifunc::host::{EXPORTS, ExportKind, NameConflict, NamedTypes};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
+use ifunc_abi::symbols::REPLACE_EXPORT;
 
 pub use self::interfaces::Interfaces;
 pub use self::libraries::InvalidSoname;
@@ -20,7 +21,7 @@ use self::libraries::SharedLibrary;
 pub use self::sets::NamedSet;
 pub(crate) use self::symbol::Guard;
 pub use self::symbol::Symbol;
-use crate::exports::remote::{REPLACE_EXPORT, replace_export};
+use crate::exports::remote::replace_export;
 use crate::image::imports::{Imported, Imports};
 use crate::imports::runtime_imports;
 
@@ -140,6 +141,7 @@ impl HostSymbols {
     pub fn allow_remote_exports(&mut self) {
         // SAFETY: a function of this crate.
         let symbol = unsafe { Symbol::untyped(REPLACE_EXPORT, replace_export as *const _) };
+        let symbol = symbol.of_kind(ExportKind::Function);
         self.symbols.insert(REPLACE_EXPORT.to_owned(), symbol);
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
+use ifunc_abi::symbols::REPLACE_EXPORT;
 use ifunc_proto::caller::{Report, SubmitError};
 use ifunc_proto::calls::{Completion, Lost};
 
@@ -257,6 +258,7 @@ fn explain_missing<'a>(detail: &str, signature: impl Fn(&str) -> Option<&'a str>
     let typed = lines
         .iter()
         .filter_map(|(symbol, _)| Some((*symbol, signature(symbol)?)));
+    let replaces = lines.iter().any(|(symbol, _)| *symbol == REPLACE_EXPORT);
     let typed: Vec<(&str, &str)> = typed.collect();
     for (symbol, signature) in &typed {
         text.push_str(&format!("\n  the image:  {signature}"));
@@ -269,7 +271,12 @@ fn explain_missing<'a>(detail: &str, signature: impl Fn(&str) -> Option<&'a str>
              the program, `use the_crate as _;`",
         );
     }
-    if typed.is_empty() {
+    if replaces {
+        text.push_str(
+            "; help: the image replaces exports of the target, which `Target::builder().allow_remote_exports(true)` allows",
+        );
+    }
+    if typed.is_empty() && !(replaces && lines.len() == 1) {
         text.push_str(
             "; help: `#[ifunc::export]` it on the target, or `Target::builder().allow(name, pointer)`",
         );
@@ -282,7 +289,10 @@ fn explain_missing<'a>(detail: &str, signature: impl Fn(&str) -> Option<&'a str>
         let symbols = listed(&mut of_it.map(|(symbol, _)| *symbol));
         text.push_str(&format!("; help: `allow_set(NamedSet::{set})` has {symbols}"));
     }
-    if lines.iter().any(|(_, set)| set.is_none()) {
+    if lines
+        .iter()
+        .any(|(symbol, set)| set.is_none() && *symbol != REPLACE_EXPORT)
+    {
         text.push_str(
             "; help: what a shared library defines: build the ifunc with `--needed libz.so.1`, the library's soname, and \
              let the target `allow_library(\"libz.so.1\")`",

@@ -221,19 +221,14 @@ impl TargetBuilder {
         self
     }
 
-    /// Lets accepted ifuncs replace exports by functions and variables of their own images, by the import
-    /// `__ifunc_replace_export`. Default: no; an image that imports it is refused then.
+    /// Lets accepted ifuncs replace exports by functions and variables of their own images: in Rust by
+    /// [`Context::replace_export`](ifunc::Context::replace_export), in C by `ifunc_replace_export` of `ifunc.h`. Default: no; an
+    /// image that does so is refused then.
     ///
     /// Such a source decides what the ifuncs of all sources call by these names from then on, after it has left, too. The types
     /// are compared as in [`Exports::replace`](crate::Exports::replace), by the text that the image states; that its code is of
     /// that type is its own promise, as all of its code is. To let sources choose among versions that the host has, export a
     /// function that does it instead: see [`Exports`](crate::Exports).
-    ///
-    /// ```c
-    /// /* 0: replaced; 1: refused, and the target logs why; 2: a text is not UTF-8, or the address is not of this image */
-    /// uint32_t __ifunc_replace_export(struct ifunc_context *ctx, const char *name, size_t name_len,
-    ///                                 const char *signature, size_t signature_len, const void *address);
-    /// ```
     pub fn allow_remote_exports(mut self, yes: bool) -> Self {
         self.remote_exports = yes;
         self

@@ -11,6 +11,7 @@ use ifunc::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub mod opaque;
+pub mod remote_exports;
 pub mod soak;
 pub mod travel;
 
