@@ -150,7 +150,7 @@ fn a_rust_package() {
         Some(16)
     );
     let bytes = add["image_bytes"].as_u64().expect("a number");
-    assert!(bytes <= 800, "the image of `add` has {bytes} bytes");
+    assert!(bytes <= 460, "the image of `add` has {bytes} bytes");
 
     let library = format!("{IMAGES}/release/add.so");
     let size = ifunc(folder.path(), &["inspect", "--size", "--json", &library])

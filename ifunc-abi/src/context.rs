@@ -95,9 +95,11 @@ pub struct Context {
 ///   [`max_answer`](Self::max_answer) memory left; and after one that set [`Context::answer_len`] above its capacity;
 /// * the result of `X_main` after an entry for which that is not [`MAIN_OK`].
 ///
-/// The target calls it again for the entries that are left. `ctx` is never null. If answers are wanted, `X_batch` sets the
-/// context's `answer`, `answer_capacity` and `answer_len` before each entry. It stores the length of each answer in
-/// [`answer_lens`](Self::answer_lens), and the next answer begins after it at a multiple of 8 bytes from the first.
+/// The target calls it again for the entries that are left. `ctx` is never null; its `answer` and `answer_capacity` are those of the
+/// first entry. Before each entry, `X_batch` sets `answer_len` to 0. After it, `X_batch` stores the length of the answer, and moves
+/// `answer` to where the next answer begins: after this one, at a multiple of 8 bytes from the first. If no answers are wanted, the
+/// target lends memory for one length, at a stride of 0. The lengths are 0 at the call, so the `X_batch` of an ifunc that never answers
+/// leaves all of this as it is.
 ///
 /// `#[ifunc]` writes `X_batch` for Rust, and the builder for C: authors do not.
 #[derive(Debug)]
@@ -107,7 +109,7 @@ pub struct Batch {
     pub version: u32,
     /// Size of this struct in bytes on the target.
     pub size: u32,
-    /// The first payload. Each is aligned as the image asks.
+    /// The first payload, never null. Each is aligned as the image asks.
     pub payloads: *const u8,
     /// Length of each payload in bytes.
     pub payload_size: usize,
@@ -123,6 +125,8 @@ pub struct Batch {
     pub answers_capacity: usize,
     /// Length of the longest answer in bytes.
     pub max_answer: usize,
-    /// Lengths of the answers, `count` of them; null if none is wanted.
+    /// Lengths of the answers, never null, 0 at the call.
     pub answer_lens: *mut u32,
+    /// Distance between two lengths in bytes; 0 if no answers are wanted.
+    pub answer_lens_stride: usize,
 }

@@ -32,7 +32,7 @@ fn add_is_small_runs_and_stays_as_it_is() {
     assert!(!add.fresh);
     println!("the image of `add` has {} bytes", add.image.len());
     assert!(
-        add.image.len() <= 800,
+        add.image.len() <= 460,
         "the image of `add` has {} bytes",
         add.image.len()
     );

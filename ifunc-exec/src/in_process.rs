@@ -300,13 +300,17 @@ impl Executor for InProcess {
             .as_ref()
             .expect("an entry with a function for batches");
         let room = answers.as_ref().map(|answers| answers.max_answer);
-        let (memory, answers_capacity, answer_lens) = match &mut answers {
+        // Without answers, all lengths are written here.
+        let mut ignored = 0;
+        let (memory, answers_capacity, answer_lens, answer_lens_stride) = match &mut answers {
             Some(answers) => {
                 let capacity = answers.memory.len();
                 assert!(capacity >= answers.max_answer && answers.lens.len() >= count);
-                (answers.memory.as_mut_ptr(), capacity, answers.lens.as_mut_ptr())
+                answers.lens[..count].fill(0);
+                let lens = answers.lens.as_mut_ptr();
+                (answers.memory.as_mut_ptr(), capacity, lens, size_of::<u32>())
             }
-            None => (std::ptr::null_mut(), 0, std::ptr::null_mut()),
+            None => (std::ptr::null_mut(), 0, &raw mut ignored, 0),
         };
         let mut raw = context::Batch {
             version: ABI_VERSION.into(),
@@ -320,6 +324,7 @@ impl Executor for InProcess {
             answers_capacity,
             max_answer: room.unwrap_or(0),
             answer_lens,
+            answer_lens_stride,
         };
         let mut ctx = Context {
             version: ABI_VERSION.into(),

@@ -53,6 +53,18 @@ struct OpenRun {
     token: u64,
 }
 
+/// The places of the next entries of the open run.
+pub(crate) struct Joining<'a> {
+    /// Length of each payload.
+    pub(crate) len: usize,
+    /// Distance between two payloads. Zeros lie between them.
+    pub(crate) stride: usize,
+    /// The token of the first entry, or 0.
+    pub(crate) first_token: u64,
+    /// For as many entries as may join: whole strides.
+    pub(crate) memory: &'a mut [u8],
+}
+
 /// The begin of a batch that one frame holds: whole runs, and some entries of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
@@ -143,6 +155,37 @@ impl OpenBatch {
     /// The payload that was encoded last and not pushed yet.
     pub(crate) fn encoded(&self, len: usize) -> &[u8] {
         &self.bytes.as_slice()[self.encoded_at..][..len]
+    }
+
+    /// Where payloads like those of the open run are encoded, if that invokes this handle. Payloads without bytes have no place.
+    #[inline]
+    pub(crate) fn joining(&mut self, handle: u32) -> Option<Joining<'_>> {
+        let run = &self.run;
+        if run.handle != handle || run.count == 0 || run.stride == 0 {
+            return None;
+        }
+        let (len, stride) = (run.len as usize, run.stride as usize);
+        // The batch stays open: an entry with a head of its own fits after them.
+        let needed = self.len() + RunHead::SIZE + stride.next_multiple_of(ALIGN);
+        let fits = self.bytes.len().checked_sub(needed)? / stride;
+        let fits = fits.min((MAX_RUN - run.count) as usize);
+        let first_token = match run.token {
+            0 => 0,
+            first => first + u64::from(run.count),
+        };
+        Some(Joining {
+            len,
+            stride,
+            first_token,
+            memory: &mut self.bytes.as_mut_slice()[self.len..][..fits * stride],
+        })
+    }
+
+    /// Adds the first `count` payloads of [`joining`](Self::joining) to the open run.
+    #[inline]
+    pub(crate) fn join(&mut self, count: usize) {
+        self.run.count += count as u32;
+        self.len += count * self.run.stride as usize;
     }
 
     /// Adds the entry whose payload was encoded last. `true`: it is the first of its batch.
@@ -456,6 +499,38 @@ mod tests {
         assert_eq!(all.len(), 17);
         assert_eq!(all[12], (1, 6, vec![3; 3]));
         assert_eq!(all[15], (2, 10, vec![6; 3]));
+    }
+
+    #[test]
+    fn payloads_like_those_of_the_open_run_are_encoded_in_a_row() {
+        let mut batch = empty();
+        assert!(batch.joining(1).is_none());
+        add(&mut batch, 1, 5, &[1; 5], 8);
+        assert!(batch.joining(2).is_none());
+        let joining = batch.joining(1).unwrap();
+        assert_eq!((joining.len, joining.stride, joining.first_token), (5, 8, 6));
+        for (index, entry) in joining.memory.chunks_exact_mut(8).take(3).enumerate() {
+            entry.copy_from_slice(&[2 + index as u8, 2, 2, 2, 2, 0, 0, 0]);
+        }
+        batch.join(3);
+        add(&mut batch, 1, 9, &[9; 5], 8);
+        add(&mut batch, 1, 0, &[], 1);
+        assert!(batch.joining(1).is_none(), "payloads without bytes");
+        add(&mut batch, 2, 0, &[7], 1);
+        // As many as leave memory for one with a head of its own.
+        let fits = batch.joining(2).unwrap().memory.len();
+        batch.join(fits);
+        assert!(batch.has_capacity(RunHead::single_len(1).unwrap()));
+        assert!(batch.joining(2).unwrap().memory.len() < ALIGN);
+        let all = entries(&batch, batch.first_entry());
+        assert_eq!(all, [(1, 5, vec![1; 5])]);
+        let part = batch.first_part(1 << 16);
+        let tokens: Vec<u64> = entries(&batch, part)
+            .iter()
+            .map(|entry| entry.1)
+            .take(6)
+            .collect();
+        assert_eq!(tokens, [5, 6, 7, 8, 9, 0]);
     }
 
     #[test]

@@ -117,6 +117,37 @@ impl<U> Calls<U> {
         token
     }
 
+    /// Issues consecutive tokens, of which `first` is the first, for invocations that lie in the open batch and are not sent
+    /// again. Returns how many, at most `count`.
+    #[inline]
+    pub(crate) fn begin_together(&mut self, request: Request, first: u64, count: usize) -> usize {
+        if first != self.issued + 1 {
+            return 0;
+        }
+        let mut begun = 0;
+        while begun < count {
+            let token = self.issued + 1;
+            let index = self.index_of(token);
+            let slot = &mut self.slots[index];
+            if !matches!(slot.state, State::Free) {
+                break;
+            }
+            let pending = State::Pending {
+                request,
+                sequence: 0,
+                retry: None,
+            };
+            // A free slot owns nothing, so that nothing is to be dropped.
+            std::mem::forget(std::mem::replace(&mut slot.state, pending));
+            (slot.token, slot.in_batch) = (token, true);
+            self.issued = token;
+            begun += 1;
+        }
+        self.in_use += begun;
+        self.in_flight += begun as u32;
+        begun
+    }
+
     /// Issues a token, never 0, for a request that `send` sends. That returns the [`recorded`] number of its frame, or 0.
     #[inline(always)]
     pub(crate) fn begin_sent(
@@ -190,9 +221,15 @@ impl<U> Calls<U> {
 
     /// Records that the calls with these tokens were sent in a batch.
     pub(crate) fn sent_in_batch(&mut self, first: u64, count: u32, number: u32) {
+        let number = recorded(number);
         for token in first..first + u64::from(count) {
-            self.set_in_batch(token, false);
-            self.sent(token, number);
+            let Some(slot) = find(&mut self.slots, token) else {
+                continue;
+            };
+            slot.in_batch = false;
+            if let State::Pending { sequence, .. } = &mut slot.state {
+                *sequence = number;
+            }
         }
     }
 
@@ -362,6 +399,23 @@ impl<U> Calls<U> {
         slot.user = None;
         self.in_use -= 1;
         Some(outcome)
+    }
+
+    /// Takes the answer of a call that ended well and frees the token, if `decode` returns what the answer means.
+    #[inline]
+    pub fn take_answer<A>(&mut self, token: u64, decode: impl FnOnce(&[u8]) -> Option<A>) -> Option<A> {
+        let slot = find(&mut self.slots, token)?;
+        let State::Done(Ok(completion)) = &slot.state else {
+            return None;
+        };
+        if completion.status != Status::Executed {
+            return None;
+        }
+        let answer = decode(completion.bytes())?;
+        slot.state = State::Free;
+        slot.user = None;
+        self.in_use -= 1;
+        Some(answer)
     }
 
     /// The caller dropped the call. `may_complete`: a completion may still arrive, so the token stays in use. Returns whether the

@@ -10,12 +10,14 @@ use zerocopy::IntoBytes;
 
 use crate::buffer::AlignedBuffer;
 use crate::host::Answers;
-use crate::order::UNITS;
 
 /// Length from which on no completion is added. A poll's share of small answers is shorter.
 const FULL: usize = 8 << 10;
 /// Memory for the answers of a run, beside the longest one.
 const RUN: usize = 8 << 10;
+
+/// Most entries of a run whose answers are gathered together. Each may need a head of its own.
+pub(crate) const MAX_ANSWERS: usize = 256;
 
 /// The bodies of the next `Completions` frames, in private memory. Before completions are added that is less than one full
 /// frame; an invocation or a run of entries adds what it answers to that.
@@ -86,7 +88,7 @@ impl Gathered {
     /// filled with zeros.
     fn allocate(&mut self) {
         const HEAD: usize = RunHead::SIZE + ALIGN;
-        let all = FULL + RUN + self.max_reply + (UNITS + 2) * HEAD;
+        let all = FULL + RUN + self.max_reply + (MAX_ANSWERS + 2) * HEAD;
         self.memory.resize(all.next_multiple_of(64));
     }
 
@@ -137,11 +139,11 @@ impl Gathered {
             .push_back(Complete::Detail(status, token, detail.to_vec()));
     }
 
-    /// Memory for the answers of a run of at most [`UNITS`] entries, which [`push_run`](Self::push_run) adds. Not full before.
+    /// Memory for the answers of a run of at most [`MAX_ANSWERS`] entries, which [`push_run`](Self::push_run) adds. Not full before.
     pub(crate) fn reserve_run(&mut self, max_answer: usize) -> Answers<'_> {
         debug_assert!(!self.is_full(), "a full frame is sent first");
         self.answers.resize(RUN + max_answer);
-        self.lens.resize(UNITS, 0);
+        self.lens.resize(MAX_ANSWERS, 0);
         Answers {
             memory: self.answers.as_mut_slice(),
             max_answer,
@@ -156,7 +158,11 @@ impl Gathered {
         let mut left = &lens[..count];
         let (mut token, mut bytes) = (token, answers.as_slice());
         while let Some(&len) = left.first() {
-            let alike = left.iter().take_while(|&&other| other == len).count();
+            // Most often all are alike. The first loop has no branch, so that the processor compares several at once.
+            let alike = match left.iter().fold(0, |differ, other| differ | (other ^ len)) {
+                0 => left.len(),
+                _ => left.iter().take_while(|&&other| other == len).count(),
+            };
             self.push_alike(token, len as usize, alike, bytes);
             left = &left[alike..];
             token += alike as u64;
@@ -436,6 +442,6 @@ mod tests {
         push(&mut gathered, 1, &[1; 100_000]);
         assert!(gathered.is_full());
         assert_eq!(drain(&mut gathered, 1 << 20).len(), 2);
-        assert!(gathered.memory.len() < FULL + RUN + 100_000 + 66 * 32 + 64);
+        assert!(gathered.memory.len() < FULL + RUN + 100_000 + (MAX_ANSWERS + 2) * 32 + 64);
     }
 }

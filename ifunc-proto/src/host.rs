@@ -43,8 +43,8 @@ pub trait Host {
     ) -> Result<usize, Box<Failed>>;
 
     /// Runs entries of a batch in their order. Stops after one that has no answer; and before one, but not before the first,
-    /// if there is less memory left for its answer than the longest one takes. The connection calls it again for the
-    /// others.
+    /// if there is less memory left for its answer than the longest one takes, or if other connections shall have their turn.
+    /// Then the poll ends. A later call runs the others.
     fn invoke_run<B: Body>(
         &mut self,
         image: &Self::Image,

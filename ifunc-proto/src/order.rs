@@ -139,6 +139,10 @@ impl Order {
 pub(crate) const UNITS: usize = 64;
 /// Bytes of bodies that cost as much as [`UNITS`] small invocations: what a processor copies in that time.
 const BYTES: usize = 256 << 10;
+/// Bytes of bodies that cost as much as an entry of a run, which shares a crossing of the call gate with others.
+const ENTRY: usize = BYTES / MAX_TOGETHER;
+/// Most entries of a run that one poll processes.
+pub(crate) const MAX_TOGETHER: usize = 1 << 10;
 /// Units of an `Install`, however small its image is.
 const INSTALL: u32 = 8;
 /// Factor by which the invocations of the next poll grow after a poll that used up its quantum.
@@ -194,18 +198,17 @@ impl Quantum {
         self.charge_units(1, bytes);
     }
 
-    /// Charges entries of a batch, each of `bytes` bytes.
+    /// Charges entries of a run, each of `bytes` bytes.
     pub(crate) fn charge_entries(&mut self, count: u32, bytes: usize) {
-        self.used = self
-            .used
-            .saturating_add(count.saturating_mul(1 + units_of(bytes)));
+        let cost = (count as usize).saturating_mul(bytes.max(ENTRY));
+        self.used = self.used.saturating_add(cost.div_ceil(BYTES / UNITS) as u32);
         self.processed += count as usize;
     }
 
-    /// How many entries of a batch the poll may process, each of `bytes` bytes: at least one.
+    /// How many entries of a run the poll may process, each of `bytes` bytes: at least one.
     pub(crate) fn entries_left(&self, bytes: usize) -> u32 {
-        let left = (UNITS as u32).saturating_sub(self.used);
-        left.div_ceil(1 + units_of(bytes)).max(1)
+        let left = UNITS.saturating_sub(self.used as usize) * (BYTES / UNITS);
+        (left / bytes.max(ENTRY)).max(1) as u32
     }
 
     /// Ends the poll after what it processes now.
@@ -304,6 +307,29 @@ mod tests {
             prop_assert_eq!(processed, expected);
             prop_assert_eq!(window.bytes, 0);
         }
+    }
+
+    #[test]
+    fn a_poll_processes_more_entries_of_a_run_than_frames() {
+        for (bytes, most) in [
+            (0, 1024),
+            (8, 1024),
+            (256, 1024),
+            (512, 512),
+            (4096, 64),
+            (1 << 20, 1),
+        ] {
+            let mut quantum = Quantum::new(Price::for_invocations(UNITS));
+            assert_eq!(quantum.entries_left(bytes), most);
+            quantum.charge_entries(most, bytes);
+            assert!(quantum.is_exhausted());
+            assert_eq!(quantum.processed, most as usize);
+            assert_eq!(quantum.entries_left(bytes), 1);
+        }
+        let mut quantum = Quantum::new(Price::for_invocations(UNITS));
+        // However short a run is, it costs as much as a frame.
+        (0..UNITS).for_each(|_| quantum.charge_entries(1, 8));
+        assert!(quantum.is_exhausted());
     }
 
     #[test]

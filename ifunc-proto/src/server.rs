@@ -8,9 +8,10 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::assembly::Assembly;
 use crate::closed::Closed;
+use crate::gathered::MAX_ANSWERS;
 use crate::host::{Event, Failed, Host, Invocation, Payload, Refusal, ReplyTo, Run};
 use crate::link::{Body, Frame, Outbound};
-use crate::order::{Order, Quantum};
+use crate::order::{MAX_TOGETHER, Order, Quantum};
 use crate::replies::{Answer, Destination, Replies};
 
 mod bindings;
@@ -315,7 +316,8 @@ impl<B> Server<B> {
             first => first + u64::from(run.started),
         };
         let first = run.at + stride * run.started as usize;
-        let count = run.left().min(quantum.entries_left(len)) as usize;
+        let most = if token == 0 { MAX_TOGETHER } else { MAX_ANSWERS };
+        let count = (run.left().min(quantum.entries_left(len)) as usize).min(most);
         let image = match self.images.bindings.get(handle) {
             Some(Binding::Bound(image))
                 if !H::TAKES && count > 1 && len as u64 <= self.images.config.limits.max_payload =>
@@ -368,6 +370,9 @@ impl<B> Server<B> {
         quantum.charge_entries(started as u32, len);
         self.replies.gather_run(tx, token, end.executed)?;
         let Some(failed) = end.failed else {
+            if started < count {
+                quantum.exhaust();
+            }
             return Ok(());
         };
         count_failed(&failed, host, len);

@@ -89,7 +89,8 @@ pub unsafe fn init(
     }
 }
 
-/// `X_batch`: calls `main` for each entry of a batch, as [`RawBatch`] says.
+/// `X_batch` of an ifunc that may answer: calls `main` for each entry of a batch, as [`RawBatch`] says. One loop, with answers
+/// and without, because it travels with every image.
 ///
 /// # Safety
 /// `batch` and `ctx` are valid for reads and writes and not aliased; what `batch` describes is as it says.
@@ -107,45 +108,79 @@ pub unsafe fn run_batch(
             payload_size,
             stride,
             count,
-            mut answers,
             answers_capacity: mut capacity,
             max_answer,
-            answer_lens,
+            answer_lens: mut lens,
+            answer_lens_stride,
             ..
         },
     ) = (unsafe { &raw mut (*batch).started }, unsafe { &*batch });
-    let wants_answers = !answers.is_null();
-    for index in 0..count {
-        if wants_answers {
-            if index > 0 && capacity < max_answer {
-                return MAIN_OK;
-            }
-            // SAFETY: the caller's promise.
-            let ctx = unsafe { &mut *ctx };
-            (ctx.answer, ctx.answer_capacity, ctx.answer_len) = (answers, max_answer, 0);
-        }
+    let mut index = 0;
+    loop {
+        index += 1;
         // Volatile: `main` may end the call from any depth, and the target reads this after it.
-        // SAFETY: a field of `batch`.
-        unsafe { started.write_volatile(index + 1) };
+        // SAFETY: a field of `batch`; no payload is null.
+        unsafe {
+            started.write_volatile(index);
+            core::hint::assert_unchecked(!payloads.is_null());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { (*ctx).answer_len = 0 };
         let code = main(payloads.cast(), payload_size, ctx);
-        if code != MAIN_OK {
+        // SAFETY: the caller's promise.
+        let ctx = unsafe { &mut *ctx };
+        let len = ctx.answer_len;
+        if code != MAIN_OK || len > max_answer {
             return code;
         }
-        if wants_answers {
-            // SAFETY: the caller's promise.
-            let len = unsafe { (*ctx).answer_len };
-            if len > max_answer {
-                return MAIN_OK;
-            }
-            // SAFETY: there are `count` lengths.
-            unsafe { answer_lens.add(index as usize).write(len as u32) };
-            let used = len.next_multiple_of(8).min(capacity);
-            answers = answers.wrapping_add(used);
-            capacity -= used;
+        // SAFETY: there are `count` lengths, or one.
+        unsafe { lens.write(len as u32) };
+        lens = lens.wrapping_byte_add(answer_lens_stride);
+        let used = len.next_multiple_of(8).min(capacity);
+        ctx.answer = ctx.answer.wrapping_add(used);
+        capacity -= used;
+        payloads = payloads.wrapping_add(stride);
+        if index == count || capacity < max_answer {
+            return MAIN_OK;
+        }
+    }
+}
+
+/// As [`run_batch`], of an ifunc that does not see its context: it answers nothing.
+///
+/// # Safety
+/// As [`run_batch`].
+#[inline]
+pub unsafe fn run_batch_without_answers(
+    batch: *mut RawBatch,
+    main: impl Fn(*const c_void, usize) -> u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let (
+        started,
+        &RawBatch {
+            mut payloads,
+            payload_size,
+            stride,
+            count,
+            ..
+        },
+    ) = (unsafe { &raw mut (*batch).started }, unsafe { &*batch });
+    let mut index = 0;
+    loop {
+        index += 1;
+        // Volatile: as above.
+        // SAFETY: a field of `batch`; no payload is null.
+        unsafe {
+            started.write_volatile(index);
+            core::hint::assert_unchecked(!payloads.is_null());
+        }
+        let code = main(payloads.cast(), payload_size);
+        if code != MAIN_OK || index == count {
+            return code;
         }
         payloads = payloads.wrapping_add(stride);
     }
-    MAIN_OK
 }
 
 /// Length of [`concat`]'s result.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use crate::count::{Instructions, instructions};
-use crate::work::{BATCH, burned};
+use crate::work::{BATCH, TOGETHER, burned, burned_together};
 
 /// A measured path and its budget.
 struct Path {
@@ -12,21 +12,31 @@ struct Path {
     what: &'static str,
     /// Number of messages per run.
     messages: u64,
-    /// Whether the ifunc runs on the path. Its own instructions are not counted.
-    runs: bool,
+    /// Instructions of the ifunc per message, which are not counted.
+    own: fn() -> f64,
     /// Budget of instructions per message: the count plus 2 %. Lower it when a change shortens the path.
     usual: f64,
     /// The same for the first message in a new tick of the clock.
     first: f64,
 }
 
-/// The paths of a cached message of 8 bytes over `shm`.
+/// The ifunc's own, of a message in a frame of its own.
+fn alone() -> f64 {
+    burned(LOOP_TURNS) as f64
+}
+
+/// The same for a message in a batch.
+fn together() -> f64 {
+    burned_together(TOGETHER) as f64 / TOGETHER as f64
+}
+
+/// The paths of a cached message of 8 bytes over `shm`, and of one that is an entry of a batch.
 const PATHS: &[Path] = &[
     // The source: `send` of a typed handle.
     Path {
         what: "send",
         messages: 1,
-        runs: false,
+        own: || 0.0,
         usual: 148.0,
         first: 479.0,
     },
@@ -34,7 +44,7 @@ const PATHS: &[Path] = &[
     Path {
         what: "poll",
         messages: 1,
-        runs: true,
+        own: alone,
         usual: 311.0,
         first: 417.0,
     },
@@ -42,7 +52,7 @@ const PATHS: &[Path] = &[
     Path {
         what: "poll-many",
         messages: BATCH,
-        runs: true,
+        own: alone,
         usual: 223.0,
         first: 223.0,
     },
@@ -50,9 +60,49 @@ const PATHS: &[Path] = &[
     Path {
         what: "call",
         messages: 1,
-        runs: true,
+        own: alone,
         usual: 1084.0,
         first: 1527.0,
+    },
+    // The source: `send_many` with an aggregated handle, and the batch as a frame.
+    Path {
+        what: "batch-send",
+        messages: TOGETHER,
+        own: || 0.0,
+        usual: 21.8,
+        first: 22.8,
+    },
+    // The target: polls that run a batch.
+    Path {
+        what: "batch-poll",
+        messages: TOGETHER,
+        own: together,
+        usual: 5.4,
+        first: 5.4,
+    },
+    // The source: as `batch-send`, with `call_many`.
+    Path {
+        what: "batch-call",
+        messages: TOGETHER,
+        own: || 0.0,
+        usual: 76.2,
+        first: 76.5,
+    },
+    // The target: polls that run a batch and answer it.
+    Path {
+        what: "batch-answer",
+        messages: TOGETHER,
+        own: together,
+        usual: 13.5,
+        first: 13.5,
+    },
+    // The source: receives the answers to a batch.
+    Path {
+        what: "batch-receive",
+        messages: TOGETHER,
+        own: || 0.0,
+        usual: 144.0,
+        first: 144.0,
     },
 ];
 
@@ -75,15 +125,15 @@ pub(crate) fn count(check: bool) -> Result<ExitCode, Box<dyn Error>> {
     }
     let mut exceeded = Vec::new();
     for path in PATHS {
-        let own = if path.runs { burned(LOOP_TURNS) } else { 0 };
+        let own = (path.own)();
         let Instructions { usual, first } = instructions(path.what, LOOP_TURNS)?;
-        let each = |all: u64| all as f64 / path.messages as f64 - own as f64;
+        let each = |all: u64| all as f64 / path.messages as f64 - own;
         let counts = [
             (path.what.to_owned(), each(usual), path.usual),
             (format!("{}-in-a-new-tick", path.what), each(first), path.first),
         ];
         for (name, count, budget) in counts {
-            println!("{name} {count:.1} {own} {budget}");
+            println!("{name} {count:.1} {} {budget}", (own * 100.0).round() / 100.0);
             if count > budget {
                 exceeded.push(format!(
                     "`{name}` takes {count:.1} instructions of the runtime's per message, {:.1} more than its budget of {budget}",

@@ -1,5 +1,5 @@
-//! The measured paths: messages with a payload of 8 bytes whose code is installed. Source and target share
-//! one thread, over `shm`.
+//! The measured paths: messages with a payload of 8 bytes whose code is installed, each in a frame of its own and many in a batch.
+//! Source and target share one thread, over `shm`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use ifunc::payload::Ifunc;
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageError, ImageParts};
 use ifunc_abi::text::Text;
-use ifunc_rt::{Handle, Source, Target};
+use ifunc_rt::{Answers, Handle, Source, Target};
 
 use crate::clock;
 
@@ -32,10 +32,24 @@ pub(crate) fn burned(turns: u64) -> u64 {
     4 + 2 * turns
 }
 
+/// Runs a batch, and does not loop: the payloads are not read, and the answers have no bytes.
+/// `mov r8d, [rdi+32] ; xor eax, eax ; again: inc eax ; mov [rdi+36], eax ; inc qword [rdx] ; cmp eax, r8d ; jne again ;
+/// xor eax, eax ; ret`
+const BURN_BATCH: &[u8] = &[
+    0x44, 0x8b, 0x47, 0x20, 0x31, 0xc0, 0xff, 0xc0, 0x89, 0x47, 0x24, 0x48, 0xff, 0x02, 0x44, 0x39, 0xc0,
+    0x75, 0xf3, 0x31, 0xc0, 0xc3,
+];
+/// Number of instructions of [`BURN_BATCH`] for a batch of so many messages.
+pub(crate) fn burned_together(messages: u64) -> u64 {
+    4 + 5 * messages
+}
+
 /// The signal that marks the beginning and the end of a measurement.
 pub(crate) const MARK: i32 = libc::SIGUSR1;
 /// Messages sent before the target polls, for the path with several messages.
 pub(crate) const BATCH: u64 = 8;
+/// Messages that travel in one batch, for the paths of batches. A poll runs all of them.
+pub(crate) const TOGETHER: u64 = 256;
 /// Clock ticks in which each path is measured.
 const TIMES: u64 = 3;
 /// Measurements in each tick.
@@ -56,6 +70,11 @@ pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
     // Warm-up: connects, installs, and runs past the invocations that are always timed.
     for _ in 0..128 {
         both.call(turns)?;
+        both.send_together(turns)?;
+        both.poll()?;
+        let answers = both.call_together(turns)?;
+        both.poll()?;
+        end(answers)?;
     }
     clock::stop()?;
     for _ in 0..TIMES {
@@ -96,8 +115,40 @@ fn once(both: &mut Both, what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
             marked(|| both.poll())
         }
         "call" => marked(|| both.call(turns)),
+        "batch-send" => {
+            marked(|| both.send_together(turns))?;
+            both.poll()
+        }
+        "batch-poll" => {
+            both.send_together(turns)?;
+            marked(|| both.poll())
+        }
+        "batch-call" => {
+            let mut answers = None;
+            marked(|| both.call_together(turns).map(|called| answers = Some(called)))?;
+            both.poll()?;
+            end(answers.into_iter().flatten())
+        }
+        "batch-answer" => {
+            let answers = both.call_together(turns)?;
+            marked(|| both.poll())?;
+            end(answers)
+        }
+        "batch-receive" => {
+            let answers = both.call_together(turns)?;
+            both.poll()?;
+            marked(|| end(answers))
+        }
         _ => Err(format!("`{what}` is not a path").into()),
     }
+}
+
+/// Receives the answers of a batch.
+fn end(answers: impl Iterator<Item = Result<(), ifunc_rt::Error>>) -> Result<(), Box<dyn Error>> {
+    for answer in answers {
+        answer?;
+    }
+    Ok(())
 }
 
 #[inline(never)]
@@ -121,6 +172,9 @@ struct Both {
     count: u64,
     sent: u64,
     burn: Handle<burn>,
+    source: Source,
+    /// Its invocations travel in batches.
+    aggregated: Handle<burn>,
 }
 
 impl Both {
@@ -135,11 +189,14 @@ impl Both {
             std::thread::sleep(Duration::from_millis(1));
             target.poll(&mut count);
         }
+        let burn = source.register_bytes(&image()?)?;
         Ok(Self {
             target,
             count,
             sent: 0,
-            burn: source.register_bytes(&image()?)?,
+            aggregated: burn.aggregated(),
+            burn,
+            source,
         })
     }
 
@@ -147,6 +204,21 @@ impl Both {
         self.burn.send(&turns)?;
         self.sent += 1;
         Ok(())
+    }
+
+    /// Sends a batch.
+    fn send_together(&mut self, turns: u64) -> Result<(), Box<dyn Error>> {
+        self.aggregated.send_many(payloads(turns))?;
+        self.sent += TOGETHER;
+        Ok(self.source.push()?)
+    }
+
+    /// Sends a batch of calls.
+    fn call_together(&mut self, turns: u64) -> Result<Answers<()>, Box<dyn Error>> {
+        let answers = self.aggregated.call_many(payloads(turns));
+        self.sent += TOGETHER;
+        self.source.push()?;
+        Ok(answers)
     }
 
     /// Polls until the target has run every message sent.
@@ -168,6 +240,11 @@ impl Both {
     }
 }
 
+/// The payloads of a batch.
+fn payloads(turns: u64) -> impl Iterator<Item = u64> {
+    std::iter::repeat_n(turns, TOGETHER as usize)
+}
+
 fn image() -> Result<Vec<u8>, ImageError> {
     let fingerprint = |text: &Text| ifunc_abi::fingerprint(blake3::hash(text.as_str().as_bytes()).as_bytes());
     let image = ImageParts {
@@ -176,11 +253,12 @@ fn image() -> Result<Vec<u8>, ImageError> {
             target: fingerprint(burn::TARGET),
             answer: fingerprint(burn::ANSWER),
             payload_align_log2: 3,
+            batch: Some(BURN.len() as u32),
             ..EntryPart::new(burn::NAME)
         }],
         arch: ARCH_X86_64,
         rx_align_log2: 4,
-        rx: BURN.to_vec(),
+        rx: [BURN, BURN_BATCH].concat(),
         ..ImageParts::default()
     };
     image.encode()

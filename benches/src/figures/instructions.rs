@@ -60,6 +60,11 @@ fn explained(what: &str) -> String {
         "poll" => "target: a poll that finds one",
         "poll-many" => "target: a poll that finds eight",
         "call" => "source and target: a call",
+        "batch-send" => "source: send, 256 in a batch",
+        "batch-poll" => "target: polls that run a batch of 256",
+        "batch-call" => "source: call, 256 in a batch",
+        "batch-answer" => "target: polls that run a batch of 256 and answer it",
+        "batch-receive" => "source: receives the answers to a batch of 256",
         other => other,
     };
     format!("{what}{tick}")

@@ -17,7 +17,8 @@ struct ifunc_batch {
     volatile ifunc_u32 started;
     unsigned char *answers;
     ifunc_size answers_capacity, max_answer;
-    ifunc_u32 *answer_lens;
+    unsigned char *answer_lens;
+    ifunc_size answer_lens_stride;
 };
 
 #ifdef __cplusplus
@@ -31,35 +32,32 @@ struct ifunc_batch {
     IFUNC_BATCH_C ifunc_u32 BATCH(struct ifunc_batch *, ifunc_size, void *, struct ifunc_batch_context *); \
     ifunc_u32 BATCH(struct ifunc_batch *batch, ifunc_size size, void *target, struct ifunc_batch_context *ctx) \
     { \
-        unsigned char *payload = batch->payloads, *answer = batch->answers; \
+        unsigned char *payload = batch->payloads; \
         ifunc_size capacity = batch->answers_capacity, most = batch->max_answer; \
         ifunc_size stride = batch->stride, len = batch->payload_size; \
-        ifunc_u32 count = batch->count, index; \
+        unsigned char *lens = batch->answer_lens; \
+        ifunc_size lens_stride = batch->answer_lens_stride; \
+        ifunc_u32 count = batch->count, index = 0; \
         (void)size; \
-        for (index = 0; index < count; index++, payload += stride) { \
+        for (;;) { \
+            ifunc_size used; \
             ifunc_u32 code; \
-            if (answer) { \
-                if (index > 0 && capacity < most) \
-                    return 0; \
-                ctx->answer = answer; \
-                ctx->answer_capacity = most; \
-                ctx->answer_len = 0; \
-            } \
-            batch->started = index + 1; \
+            batch->started = ++index; \
+            ctx->answer_len = 0; \
             code = MAIN(payload, len, target, ctx); \
-            if (RETURNS_STATUS && code) \
+            if (!RETURNS_STATUS) \
+                code = 0; \
+            used = ctx->answer ? ctx->answer_len : 0; \
+            if (code || used > most) \
                 return code; \
-            if (answer) { \
-                ifunc_size used = ctx->answer_len; \
-                if (used > most) \
-                    return 0; \
-                batch->answer_lens[index] = (ifunc_u32)used; \
-                used = (used + 7) / 8 * 8; \
-                used = used < capacity ? used : capacity; \
-                answer += used; \
-                capacity -= used; \
-            } \
+            *(ifunc_u32 *)lens = (ifunc_u32)used; \
+            lens += lens_stride; \
+            used = (used + 7) / 8 * 8; \
+            used = used < capacity ? used : capacity; \
+            ctx->answer += used; \
+            capacity -= used; \
+            payload += stride; \
+            if (index == count || capacity < most) \
+                return 0; \
         } \
-        return 0; \
     }
-

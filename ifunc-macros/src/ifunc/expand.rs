@@ -152,10 +152,12 @@ fn implementation(
             const ALIGN: usize = <#fixed as ::ifunc::Payload<'static, #codec>>::ALIGN;
             const IDEMPOTENT: bool = #idempotent;
 
+            #[inline]
             fn bound<'ifunc>(payload: &Self::Payload<'ifunc>) -> usize {
                 <#any as ::ifunc::Payload<'ifunc, #codec>>::bound(payload)
             }
 
+            #[inline]
             fn encode<'ifunc>(
                 payload: &Self::Payload<'ifunc>,
                 out: &mut [u8],
@@ -163,6 +165,7 @@ fn implementation(
                 <#any as ::ifunc::Payload<'ifunc, #codec>>::encode(payload, out)
             }
 
+            #[inline]
             fn decode_answer(bytes: &[u8]) -> ::core::result::Result<Self::Answer, ::ifunc::DecodeError> {
                 #decode
             }
@@ -234,6 +237,11 @@ fn entry(
         None if has_context => quote!(#call; ::ifunc::__private::finish_by_context(&#ctx)),
         None => quote!(#call; ::ifunc::__private::MAIN_OK),
     };
+    let run_batch = if has_context || answer.is_some() {
+        quote!(run_batch(batch, ctx, |payload, size, ctx| #entry(payload, size, target, ctx)))
+    } else {
+        quote!(run_batch_without_answers(batch, |payload, size| #entry(payload, size, target, ctx)))
+    };
     quote! {
         // A section of its own keeps the compiler from merging two ifuncs that do the same: an image tells its entries apart by
         // their addresses.
@@ -269,9 +277,7 @@ fn entry(
             ctx: *mut ::ifunc::__private::RawContext,
         ) -> u32 #assumed {
             // SAFETY: the target passes a valid batch and context of its own; each entry is called as the target calls one.
-            unsafe {
-                ::ifunc::__private::run_batch(batch, ctx, |payload, size, ctx| #entry(payload, size, target, ctx))
-            }
+            unsafe { ::ifunc::__private::#run_batch }
         }
     }
 }

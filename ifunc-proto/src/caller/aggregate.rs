@@ -5,6 +5,7 @@ use ifunc_abi::frame::{Header, Kind};
 
 use super::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
 use crate::attention::Attention;
+use crate::batch::Joining;
 use crate::calls::{Lost, Request, Retry};
 use crate::link::{LinkError, Outbound};
 
@@ -58,6 +59,68 @@ impl<I: Image + Clone, U> Caller<I, U> {
         };
         self.batch.push(handle, token, len, align);
         Some(Ok(token))
+    }
+
+    /// As [`append_alike`](Self::append_alike), for the first of these payloads as far as they are like those of the last run in
+    /// length and alignment, too. Returns how many joined it. Calls `sent` with the token of each, or 0.
+    #[inline]
+    pub fn append_run<P, E>(
+        &mut self,
+        (handle, wants_completion): (u32, bool),
+        payloads: &[P],
+        layout: impl Fn(&P) -> (usize, usize),
+        mut encode: impl FnMut(&P, &mut [u8]) -> Result<usize, E>,
+        sent: impl FnMut(u64),
+    ) -> usize {
+        if self.attention != Attention::BATCH
+            || wants_completion && self.handles[handle as usize].image.is_idempotent()
+        {
+            return 0;
+        }
+        let Some(joining) = self.batch.joining(handle) else {
+            return 0;
+        };
+        let Joining {
+            len,
+            stride,
+            first_token,
+            memory,
+        } = joining;
+        let mut encoded = 0;
+        for (payload, entry) in payloads.iter().zip(memory.chunks_exact_mut(stride)) {
+            let (bound, align) = layout(payload);
+            let (memory, zeros) = entry.split_at_mut(len);
+            let is_alike = bound == len && align <= ALIGN && len.next_multiple_of(align) == stride;
+            // One that is shorter than its bound, or does not encode, is encoded again: as one that is unlike the others.
+            if !is_alike || !matches!(encode(payload, memory), Ok(encoded) if encoded == len) {
+                break;
+            }
+            if !zeros.is_empty() {
+                zeros.fill(0);
+            }
+            encoded += 1;
+        }
+        let joined = match (wants_completion, first_token) {
+            (false, 0) => encoded,
+            (true, 1..) => {
+                let request = Request::Invocation(handle);
+                self.calls.begin_together(request, first_token, encoded)
+            }
+            _ => 0,
+        };
+        if joined > 0 {
+            self.batch.join(joined);
+            if wants_completion {
+                self.batch.has_calls = true;
+            } else {
+                self.batch.last_send = Some(handle);
+            }
+            let step = u64::from(wants_completion);
+            (0..joined as u64)
+                .map(|index| first_token + index * step)
+                .for_each(sent);
+        }
+        joined
     }
 
     /// Adds an invocation to the open batch. `None`: the window is closed and the batch is full. `is_eager`: the batch is

@@ -69,6 +69,8 @@ pub(crate) struct HandleCounters {
     batched: Counter,
     /// The number of the next invocation that is timed.
     next_timed: Counter,
+    /// How many invocations of a batch run in one crossing of the call gate.
+    together: Counter,
     timing: Timing,
     times: Arc<SharedTimes>,
     /// Installs of the image that the handle was bound to already.
@@ -79,11 +81,18 @@ pub(crate) struct HandleCounters {
 /// When invocations are sampled, the first so many of a handle are timed, and then one in so many.
 const SAMPLE: u64 = 64;
 
+/// How long invocations of a batch that run in one crossing of the call gate may take, if the next ones take as long as the last one
+/// that was timed. Other connections of the thread wait meanwhile.
+const CROSSING: Duration = Duration::from_micros(100);
+/// How many they are at least.
+const FEW: u64 = 64;
+
 impl HandleCounters {
     pub(super) fn new(key: IfuncKey, times: Arc<SharedTimes>, timing: Timing) -> Self {
-        let next_timed = Counter::default();
+        let (next_timed, together) = (Counter::default(), Counter::default());
         if timing == Timing::Off {
             next_timed.add(u64::MAX);
+            together.add(u64::MAX);
         }
         Self {
             hits: Counter::default(),
@@ -92,6 +101,7 @@ impl HandleCounters {
             failed: Counter::default(),
             batched: Counter::default(),
             next_timed,
+            together,
             timing,
             times,
             installs: Counter::default(),
@@ -115,19 +125,34 @@ impl HandleCounters {
         }
     }
 
-    /// How many of the next `count` invocations precede the next one that is timed.
+    /// How many of `count` invocations of a batch run next in one crossing of the call gate; 0: the next one is timed.
     #[inline]
-    pub(crate) fn untimed(&self, count: usize) -> usize {
-        let untimed = self.next_timed.get().saturating_sub(self.hits.get());
-        usize::try_from(untimed).map_or(count, |untimed| untimed.min(count))
+    pub(crate) fn together(&self, count: usize) -> usize {
+        if self.is_due() {
+            return 0;
+        }
+        usize::try_from(self.together.get()).map_or(count, |together| together.min(count))
+    }
+
+    /// How many invocations are timed one after another, if the next one is.
+    pub(crate) fn timed(&self) -> usize {
+        let all = match self.timing {
+            Timing::All => SAMPLE,
+            _ => SAMPLE.saturating_sub(self.hits.get()).max(1),
+        };
+        all as usize
     }
 
     /// `count` invocations of a batch ended with answers, which have so many bytes together. Each payload has `payload` bytes.
+    /// They ran in one crossing of the call gate, and count as one invocation before the next one that is timed.
     pub(crate) fn executed_together(&self, count: usize, payload: usize, answers: usize) {
         self.batched.add(count as u64);
         self.hits.add(count as u64);
         self.payload_bytes.add((count * payload) as u64);
         self.answer_bytes.add(answers as u64);
+        if self.timing == Timing::Sampled {
+            self.next_timed.add((count as u64).saturating_sub(1));
+        }
     }
 
     /// An invocation failed.
@@ -155,7 +180,10 @@ impl HandleCounters {
     /// Records the duration of an invocation. Called before that is counted.
     #[cold]
     pub(crate) fn time(&self, took: Duration) {
-        locked(&self.times).record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        locked(&self.times).record(took);
+        let together = (CROSSING.as_nanos() as u64 / took.max(1)).max(FEW);
+        self.together.add(together.wrapping_sub(self.together.get()));
         let next = match self.timing {
             Timing::Sampled if self.hits.get() + 1 >= SAMPLE => SAMPLE,
             _ => 1,
@@ -207,6 +235,30 @@ mod tests {
         let times = times.lock().unwrap();
         assert_eq!(times.sum_ns, 7 * times.count());
         times.count()
+    }
+
+    #[test]
+    fn fast_invocations_share_a_crossing_that_counts_as_one() {
+        let counters = HandleCounters::new(KEY, Arc::default(), Timing::Sampled);
+        for _ in 0..SAMPLE {
+            assert_eq!(counters.together(1000), 0);
+            counters.time(Duration::from_nanos(200));
+            counters.executed(8, 0);
+        }
+        for _ in 1..SAMPLE {
+            assert_eq!(counters.together(1000), 500);
+            assert_eq!(counters.together(300), 300);
+            counters.executed_together(300, 8, 0);
+        }
+        assert_eq!(counters.together(300), 0);
+        counters.time(Duration::from_millis(1));
+        counters.executed(8, 0);
+        assert_eq!(counters.together(1000), FEW as usize);
+        let counts = counters.counts();
+        assert_eq!(counts.hits, SAMPLE + 63 * 300 + 1);
+        let untimed = HandleCounters::new(KEY, Arc::default(), Timing::Off);
+        untimed.executed_together(3, 8, 0);
+        assert_eq!(untimed.together(7), 7);
     }
 
     #[test]

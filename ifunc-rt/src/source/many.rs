@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 
 use ifunc::payload::DecodeError;
-use ifunc_proto::calls::Outcome;
 
 use super::call::{Call, Encoding, decoded};
 use super::connection::Connection;
@@ -66,7 +66,10 @@ impl<E: Encoding> Handle<E> {
             decode: E::decode,
         };
         let tokens = &mut answers.tokens;
-        let submitted = self.submit_many(payloads, true, |token| tokens.push_back(token));
+        let submitted = self.submit_many(payloads, true, |token| match tokens.back_mut() {
+            Some(last) if last.end == token => last.end += 1,
+            _ => tokens.push_back(token..token + 1),
+        });
         answers.not_sent = submitted.err();
         answers
     }
@@ -113,7 +116,21 @@ impl<E: Encoding> Handle<E> {
             return 0;
         }
         let mut append = |connection: &mut Connection| {
-            for (joined, payload) in payloads.iter().enumerate() {
+            let mut joined = 0;
+            loop {
+                joined += connection.append_run(
+                    (submitter.binding.handle, wants_completion),
+                    &payloads[joined..],
+                    |payload| E::layout(library, payload.borrow()),
+                    |payload, room| {
+                        let payload = payload.borrow();
+                        E::encode(library, payload, room.len(), room)
+                    },
+                    &mut *sent,
+                );
+                let Some(payload) = payloads.get(joined) else {
+                    return joined;
+                };
                 let payload = payload.borrow();
                 let layout = E::layout(library, payload);
                 let submission = submitter.submission(layout, wants_completion);
@@ -123,8 +140,8 @@ impl<E: Encoding> Handle<E> {
                     return joined;
                 };
                 sent(token);
+                joined += 1;
             }
-            payloads.len()
         };
         match submitter.shared().state.try_lock() {
             Some(mut state) => append(&mut state.connection),
@@ -154,32 +171,73 @@ impl From<NotAllSent> for Error {
 #[must_use = "to ignore the answers, use `send_many`"]
 pub struct Answers<A> {
     submitter: Submitter,
-    /// Calls whose outcomes were not taken.
-    tokens: VecDeque<u64>,
-    /// Outcomes of the calls before them.
-    taken: VecDeque<Outcome>,
+    /// Calls whose outcomes were not taken. No range is empty.
+    tokens: VecDeque<Range<u64>>,
+    /// Answers of the calls before them.
+    taken: VecDeque<A>,
     /// Why the payload after them was not sent.
     not_sent: Option<Error>,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
 }
 
 impl<A> Answers<A> {
-    /// Takes the outcomes of the next calls, as far as they ended, under one lock.
-    fn take_ended(&mut self) {
-        let (tokens, taken) = (&mut self.tokens, &mut self.taken);
+    /// Takes the result of the next call, if that ended, and the answers of the calls after it, as far as they ended well, under one
+    /// lock.
+    fn take_ended(&mut self) -> Option<Result<A, Error>> {
+        let Self {
+            submitter,
+            tokens,
+            taken,
+            decode,
+            ..
+        } = self;
         let mut take = |connection: &mut Connection| {
-            let Some(&first) = tokens.front() else { return };
-            let Some(outcome) = connection.receive(first) else {
+            take_answers(tokens, taken, connection, *decode);
+            if let Some(answer) = taken.pop_front() {
+                return Some(Ok(answer));
+            }
+            let outcome = connection.receive(tokens.front()?.start)?;
+            take_first(tokens);
+            take_answers(tokens, taken, connection, *decode);
+            Some(Err(outcome))
+        };
+        let first = take(&mut submitter.shared().lock().connection)?;
+        Some(first.or_else(|outcome| decoded(submitter, *decode, outcome)))
+    }
+}
+
+/// The answers of the next calls, as far as they ended well.
+fn take_answers<A>(
+    tokens: &mut VecDeque<Range<u64>>,
+    taken: &mut VecDeque<A>,
+    connection: &mut Connection,
+    decode: fn(&[u8]) -> Result<A, DecodeError>,
+) {
+    let calls = &mut connection.protocol.caller.calls;
+    while let Some(range) = tokens.front_mut() {
+        while !range.is_empty() && taken.len() < CHUNK {
+            // An answer that does not decode is left, and so is a failure: they are taken with their errors.
+            let Some(answer) = calls.take_answer(range.start, |bytes| decode(bytes).ok()) else {
                 return;
             };
-            taken.push_back(outcome);
-            let calls = &mut connection.protocol.caller.calls;
-            let others = tokens.iter().skip(1).take(CHUNK - 1);
-            taken.extend(others.map_while(|&token| calls.take(token)));
-            tokens.drain(..taken.len());
-        };
-        take(&mut self.submitter.shared().lock().connection);
+            taken.push_back(answer);
+            range.start += 1;
+        }
+        if !range.is_empty() {
+            return;
+        }
+        tokens.pop_front();
     }
+}
+
+/// Removes the token of the next call.
+fn take_first(tokens: &mut VecDeque<Range<u64>>) -> Option<u64> {
+    let first = tokens.front_mut()?;
+    let token = first.next();
+    if first.is_empty() {
+        tokens.pop_front();
+    }
+    token
 }
 
 impl<A> Iterator for Answers<A> {
@@ -187,20 +245,21 @@ impl<A> Iterator for Answers<A> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<A, Error>> {
-        if self.taken.is_empty() {
-            self.take_ended();
+        if let Some(answer) = self.taken.pop_front() {
+            return Some(Ok(answer));
         }
-        if let Some(outcome) = self.taken.pop_front() {
-            return Some(decoded(&self.submitter, self.decode, outcome));
+        if let Some(result) = self.take_ended() {
+            return Some(result);
         }
-        match self.tokens.pop_front() {
+        match take_first(&mut self.tokens) {
             Some(token) => Some(Call::new(self.submitter.clone(), token, self.decode).wait()),
             None => self.not_sent.take().map(Err),
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.taken.len() + self.tokens.len() + usize::from(self.not_sent.is_some());
+        let unanswered: u64 = self.tokens.iter().map(|range| range.end - range.start).sum();
+        let left = self.taken.len() + unanswered as usize + usize::from(self.not_sent.is_some());
         (left, Some(left))
     }
 }
@@ -213,7 +272,10 @@ impl<A> Drop for Answers<A> {
             return;
         }
         let connection = &mut self.submitter.shared().lock().connection;
-        self.tokens.drain(..).for_each(|token| connection.abandon(token));
+        self.tokens
+            .drain(..)
+            .flatten()
+            .for_each(|token| connection.abandon(token));
     }
 }
 

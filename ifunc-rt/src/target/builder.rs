@@ -497,7 +497,7 @@ impl TargetBuilder {
     }
 
     /// Which invocations the target times for [`Target::stats`]. Default [`Timing::Sampled`]: the first 64 of each
-    /// ifunc on each connection, then one in 64.
+    /// ifunc on each connection, then one in 64. Those of a batch that run together count as one.
     pub fn time_invocations(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self

@@ -36,9 +36,9 @@ const TEND: u32 = 8;
 
 impl Target {
     /// Polls every ready connection once and runs what has arrived, within a budget per connection: at most 64
-    /// frames, fewer if they are large or bring images. Returns the number of frames processed; never blocks. An
-    /// invocation in a batch counts as a frame. A connection that has been idle for a while costs nothing until it is
-    /// ready again.
+    /// frames, fewer if they are large or bring images; of a batch of short invocations of one ifunc, at most 1024. Returns the
+    /// number of frames and of invocations in batches processed; never blocks. A connection that has been idle for a while costs
+    /// nothing until it is ready again.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
         let argument = self.argument(&raw mut *target, false);
         let Self {

@@ -33,6 +33,8 @@ use crate::transport::{Link, Peer};
 
 /// Bytes of a copied payload that are kept for the next one, where each invocation has its payload copied.
 const KEPT: usize = 64 << 10;
+/// Entries of a batch that run one by one in one poll.
+const ONE_BY_ONE: usize = 64;
 
 /// State that a connection keeps for its invocations.
 pub(super) struct State {
@@ -516,7 +518,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         }
     }
 
-    /// Runs a run of entries in one crossing of the call gate, and counts them. One that is timed or traced, and those of an
+    /// Runs entries of a run in one crossing of the call gate, and counts them. One that is timed or traced, and those of an
     /// image without a function for batches, are run one by one.
     fn run_batch<B: Body>(
         &mut self,
@@ -528,11 +530,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let (entry, counters) = (&*counted.entry, &*counted.counters);
         let suits = counted.suits == self.argument.key || self.argument.suits(&self.host.executor, entry);
         if !InProcess::has_batch(entry) || !suits || tracing::level_enabled!(tracing::Level::TRACE) {
-            return run_each(self, bound, run, answers);
+            return run_each(self, bound, run.part(0, run.count.min(ONE_BY_ONE)), answers);
         }
-        let count = counters.untimed(run.count);
-        if count < 2 {
-            return run_each(self, bound, run.part(0, 1), answers);
+        let count = counters.together(run.count);
+        if count == 0 {
+            return run_each(self, bound, run.part(0, run.count.min(counters.timed())), answers);
         }
         let run = run.part(0, count);
         let (state, session) = (&mut *self.state, &mut *self.session);
@@ -541,7 +543,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             match state.placed_run(entry, &run) {
                 Some(placed) => (ptr, stride) = placed,
                 // Each alone may have memory.
-                None => return run_each(self, bound, run, answers),
+                None => return run_each(self, bound, run.part(0, count.min(ONE_BY_ONE)), answers),
             }
         }
         let (target, sender) = (self.argument.target, state.source.connection);

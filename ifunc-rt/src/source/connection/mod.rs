@@ -315,6 +315,23 @@ impl Connection {
         self.protocol.caller.append_alike(submission, encode)
     }
 
+    /// As [`append_alike`](Self::append_alike), for several payloads. Returns how many joined the last run of the open batch.
+    #[inline(always)]
+    pub(super) fn append_run<P>(
+        &mut self,
+        invocation: (u32, bool),
+        payloads: &[P],
+        layout: impl Fn(&P) -> (usize, usize),
+        encode: impl FnMut(&P, &mut [u8]) -> Result<usize, Error>,
+        sent: impl FnMut(u64),
+    ) -> usize {
+        if !self.signals.is_timed && self.batch.due.is_some() || self.signals.is_crowded {
+            return 0;
+        }
+        let caller = &mut self.protocol.caller;
+        caller.append_run(invocation, payloads, layout, encode, sent)
+    }
+
     /// Receives what has arrived, and lets waiters for credit go first. `false`: it is their turn.
     #[cold]
     fn prepare(&mut self, bytes: usize) -> bool {
