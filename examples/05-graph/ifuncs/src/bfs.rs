@@ -37,10 +37,10 @@ pub fn visit(reached: &[Reached], graph: &mut dyn Graph, ctx: &mut Context) {
 fn explore(reached: &[Reached], graph: &mut dyn Graph) -> Vec<Vec<Reached>> {
     let part = graph.part();
     let mut elsewhere = vec![Vec::new(); part.servers as usize];
-    let mut told = vec![false; part.vertices as usize];
+    let mut found = vec![false; part.vertices as usize];
     let mut reached = reached.iter().copied().peekable();
     let mut queue: VecDeque<Reached> = VecDeque::new();
-    // The nearest first, so that each vertex is visited once here, and told to its server once.
+    // The nearest first: no other way from here to a vertex is shorter than the first one.
     while let Some(Reached { vertex, level }) = match (queue.front(), reached.peek()) {
         (Some(here), Some(there)) if there.level < here.level => reached.next(),
         (Some(_), _) => queue.pop_front(),
@@ -52,15 +52,16 @@ fn explore(reached: &[Reached], graph: &mut dyn Graph) -> Vec<Vec<Reached>> {
         }
         *known = level.into();
         for &vertex in graph.neighbours(vertex) {
+            if replace(&mut found[vertex as usize], true) {
+                continue;
+            }
             let next = Reached {
                 vertex,
                 level: level + 1,
             };
-            let server = part.owner(vertex);
-            if server == part.server {
-                queue.push_back(next);
-            } else if !replace(&mut told[vertex as usize], true) {
-                elsewhere[server as usize].push(next);
+            match part.owner(vertex) {
+                here if here == part.server => queue.push_back(next),
+                server => elsewhere[server as usize].push(next),
             }
         }
     }
