@@ -270,7 +270,7 @@ pub fn t_shared_count(mut count: Count, visits: &AtomicU64, ctx: &mut Context) -
         let node = match result {
             Ok(()) => {
                 count.from += 1;
-                if count.from % 10 != 0 {
+                if !count.from.is_multiple_of(10) {
                     continue;
                 }
                 next
