@@ -4,7 +4,7 @@ mod trap;
 
 use ifunc_abi::image::ARCH_X86_64;
 
-pub(crate) use self::trap::Trap;
+pub(crate) use self::trap::{Trap, enter_handler};
 
 /// ELF `e_machine` of images that run here.
 pub const ARCH: u16 = ARCH_X86_64;

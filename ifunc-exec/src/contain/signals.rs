@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use libc::{sigaction, siginfo_t};
 
 use super::{memory, message};
-use crate::arch::Trap;
+use crate::arch::{Trap, enter_handler};
 use crate::gate::{Gate, Interruption, Outcome};
 
 /// The signals of faults.
@@ -79,6 +79,7 @@ fn is_ours(signal: c_int) -> bool {
 }
 
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    enter_handler();
     // SAFETY: the kernel's arguments, or those of a handler that was installed after ours and passes them on.
     let (mut trap, code, address) = unsafe {
         let info = &*info;
@@ -107,6 +108,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
 }
 
 unsafe extern "C" fn on_deadline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    enter_handler();
     // SAFETY: as in `on_fault`; signals of this code carry a value.
     let is_ours = unsafe {
         (*info).si_code == libc::SI_QUEUE && (*info).si_value().sival_ptr.addr() == (&raw const OURS).addr()

@@ -64,6 +64,18 @@ fn divides_by_zero() -> u32 {
     0
 }
 
+/// Lets the processor check alignment, and reads what is not aligned.
+fn reads_misaligned() -> u32 {
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "push 0", "pushfq", "or dword ptr [rsp], 0x40000", "popfq", "mov {0:e}, [rsp + 1]", "pop {0}",
+            out(reg) _
+        );
+    }
+    0
+}
+
 fn has_no_instruction() -> u32 {
     // SAFETY: as above.
     unsafe { asm!("ud2") };
@@ -113,6 +125,7 @@ fn each_fault_ends_its_invocation() {
         // Not canonical: the processor does not say which address.
         assert_eq!(fault(invoke(&mut thread, || reads(1 << 63))).0, libc::SIGSEGV);
         assert_eq!(fault(invoke(&mut thread, reads_beyond_a_file)).0, libc::SIGBUS);
+        assert_eq!(fault(invoke(&mut thread, reads_misaligned)).0, libc::SIGBUS);
         assert_eq!(fault(invoke(&mut thread, divides_by_zero)).0, libc::SIGFPE);
         assert_eq!(fault(invoke(&mut thread, has_no_instruction)).0, libc::SIGILL);
         assert_eq!(
@@ -135,7 +148,7 @@ fn the_hosts_registers_are_as_they_were_after_a_fault() {
         // SAFETY: what the test is about: everything that an escape has to put in order.
         unsafe {
             asm!(
-                "ldmxcsr [{mxcsr}]", "fldcw [{x87}]", "fld1", "fld1", "fld1", "std",
+                "pushfq", "or dword ptr [rsp], 0x40000", "popfq", "ldmxcsr [{mxcsr}]", "fldcw [{x87}]", "fld1", "fld1", "fld1", "std",
                 "mov rbp, 1", "mov r12, 1", "mov r13, 1", "mov r14, 1", "mov r15, 1", "ud2",
                 mxcsr = in(reg) &raw const mxcsr, x87 = in(reg) &raw const x87,
                 options(noreturn)
@@ -157,6 +170,7 @@ fn the_hosts_registers_are_as_they_were_after_a_fault() {
         assert_eq!((mxcsr & 0xffc0, x87), (0x1f80, 0x037f));
         assert_eq!(environment[2] & 0xffff, 0xffff, "no register of the x87 is used");
         assert_eq!(flags & 1 << 10, 0, "strings are copied upwards");
+        assert_eq!(flags & 1 << 18, 0, "alignment is not checked");
         assert_eq!(kept.iter().sum::<usize>(), 28);
     }
 }

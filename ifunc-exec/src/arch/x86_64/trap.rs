@@ -13,6 +13,14 @@ const FETCH: i64 = 1 << 4;
 /// Flags that injected code may have set and that the host does not expect: single steps, direction, nested task, alignment checks.
 const FLAGS: i64 = 1 << 8 | 1 << 10 | 1 << 14 | 1 << 18;
 
+/// Clears the flag that makes the processor check alignment, which code of the host does not expect. The kernel leaves it set in a
+/// handler, which begins with this.
+#[inline(always)]
+pub(crate) fn enter_handler() {
+    // SAFETY: flags that the compiler does not rely on; the stack is as before.
+    unsafe { std::arch::asm!("pushfq", "and dword ptr [rsp], {flag}", "popfq", flag = const !(1 << 18)) };
+}
+
 /// The state that a handler of a signal interrupts.
 #[derive(Debug)]
 pub(crate) struct Trap(*mut ucontext_t);
