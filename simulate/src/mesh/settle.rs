@@ -9,7 +9,7 @@ use crate::link::End;
 use crate::rng::Rng;
 
 /// Passes after which a group that still moves is stuck.
-const MAX_PASSES: usize = 20_000;
+const MAX_PASSES: usize = 100_000;
 
 impl Mesh {
     /// The end of a run: nothing new begins, and everything ends.
