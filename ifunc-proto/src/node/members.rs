@@ -33,6 +33,8 @@ pub(super) struct Member<I> {
     pub(super) is_blocked: bool,
     /// 0: not known.
     epoch: u64,
+    /// The epoch in which it was lost last.
+    lost_epoch: Option<u64>,
     /// Invocations that were not sent.
     pub(super) queue: VecDeque<Message<I>>,
     /// Other frames that were not sent.
@@ -54,6 +56,7 @@ impl<I> Member<I> {
             is_asked: false,
             is_blocked: false,
             epoch: 0,
+            lost_epoch: None,
             queue: VecDeque::new(),
             control: VecDeque::new(),
             sent: VecDeque::new(),
@@ -208,12 +211,18 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if Some(node) == self.config.number {
             return;
         }
-        let Some(member) = self.members.get_mut(&node).filter(|member| !member.is_lost()) else {
+        let Some(member) = self.members.get_mut(&node) else {
+            // This node had nothing to do with it. Its calls and scopes had, by way of others.
+            self.record_loss(node, epoch, now, false);
             return;
         };
+        if member.is_lost() {
+            return;
+        }
         if member.is_linked() {
-            // It lives: only the link between the two died, with what it carried.
-            if member.epoch == epoch {
+            // It lives: only the link between the two died, with what it carried. Or it started again, and this node had no link
+            // to the earlier process.
+            if member.epoch == epoch || member.lost_epoch != Some(epoch) {
                 self.record_loss(node, epoch, now, false);
             }
             return;
@@ -231,6 +240,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         }
         self.lost.push_back((self.lost_count, node));
         self.lost_count += 1;
+        if let Some(member) = self.members.get_mut(&node) {
+            member.lost_epoch = Some(epoch);
+        }
         let lost = LostNode::new(node, epoch);
         let linked: Vec<u32> = self
             .members

@@ -3,7 +3,7 @@
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Failure, Rejection, Status};
-use ifunc_abi::travel::{ReplyHead, ScopeReport, SlotRef, TravelError, TravelHead};
+use ifunc_abi::travel::{LostNode, ReplyHead, ScopeReport, SlotRef, TravelError, TravelHead};
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -360,6 +360,35 @@ fn a_call_that_is_dropped_while_it_runs_holds_no_slot_when_it_is_forwarded() {
     assert_eq!(node.footprint().slots, 0);
     // It is forgotten with the last invocation that ran at the time.
     assert!(node.cancelled.is_empty());
+}
+
+#[test]
+fn the_loss_of_a_node_that_had_no_link_here_ends_a_scope() {
+    let mut node = node();
+    let head = TravelHead {
+        scope: SlotRef::scope_of_source(1),
+        ..TravelHead::of_source(4)
+    };
+    let mut visit = arrive(&mut node, 0, &head);
+    node.send(&mut visit, 1, Code, b"goes on to node 2").unwrap();
+    node.end(visit, Ok(None), 0);
+    node.finish(3, 1, 77, 0);
+    let reports = |node: &mut TestNode| {
+        let header = Header::new(Kind::NodesLost, 0, 0);
+        node.receive(1, header, LostNode::new(2, 5).as_bytes(), 0)
+            .unwrap();
+        matches!(node.next_event(), Some(Event::NodeLost { .. }))
+    };
+    // It is unknown here; or it has started again, and only the later process is known, which is reported once.
+    assert!(reports(&mut node));
+    node.linked(2, 6, 0);
+    assert!(reports(&mut node));
+    assert!(!reports(&mut node));
+    node.tick(2_000_000_000);
+    let Some(Event::Finished { origin: 77, report }) = node.next_event() else {
+        panic!("the scope ends");
+    };
+    assert_eq!(report.lost, [2]);
 }
 
 #[test]
