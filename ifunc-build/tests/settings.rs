@@ -248,3 +248,52 @@ fn what_is_no_soname_is_refused() {
         "{refusal}"
     );
 }
+
+#[test]
+#[ignore = "nightly: compiles the SDK with flags of its own"]
+fn a_package_has_cfg_and_flags_of_its_own() {
+    let workspace = Workspace::new(&["configured"]);
+    let manifest = format!(
+        "{DEPENDS}\n[package.metadata.ifunc]\ncfg = ['backend=\"custom\"']\nrustflags = [\"-C\", \"overflow-checks=on\"]\n"
+    );
+    let source = "#![no_std]
+use ifunc::prelude::*;
+#[cfg(not(backend = \"custom\"))]
+compile_error!(\"the configuration is missing\");
+#[ifunc]
+pub fn configured(n: u64, total: &mut u64) -> u64 { *total += n; *total }
+";
+    workspace.package("configured", &manifest, source);
+    let built = build_packages(&workspace.options(), &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
+    let image = Image::parse(&built[0].image).unwrap();
+    assert!(
+        image.imports().any(|import| import.symbol == "__ifunc_panic"),
+        "no check of the sum"
+    );
+}
+
+#[test]
+fn flags_that_would_break_images_are_refused() {
+    for (setting, why) in [
+        ("rustflags = [\"-Cpanic=unwind\"]", "images do not unwind"),
+        (
+            "rustflags = [\"-Ctarget-cpu=native\"]",
+            "`cpu` in `[package.metadata.ifunc]`",
+        ),
+        (
+            "cfg = [\"ifunc_image\"]",
+            "is set by the compiler or by the builder",
+        ),
+    ] {
+        let workspace = Workspace::new(&["refused"]);
+        let manifest = format!("{DEPENDS}\n[package.metadata.ifunc]\n{setting}\n");
+        workspace.package("refused", &manifest, "#![no_std]\n");
+        let error = build_packages(&workspace.options(), &mut Quiet)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("package `refused`") && error.contains(why),
+            "{error}"
+        );
+    }
+}

@@ -47,7 +47,8 @@
 //! In image builds (`cfg(ifunc_image)`, set by the builder), this crate also provides what code without a C
 //! library lacks: the panic handler, `memcpy` and its family, and, with `alloc`, a global allocator that
 //! calls the target's. A panic ends its invocation, not the target. The package chooses what a panic reports
-//! by `panic` in `[package.metadata.ifunc]`: `message` (the default), `location` or `minimal`.
+//! by `panic` in `[package.metadata.ifunc]`: `message` (the default), `location` or `minimal`. There, too, `cfg =
+//! ['getrandom_backend="custom"']` and `rustflags` add to the compiler's flags for the package's images and what they link.
 
 #![no_std]
 

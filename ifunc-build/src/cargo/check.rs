@@ -36,7 +36,7 @@ pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Re
     let mut groups: BTreeMap<_, Vec<&Package>> = BTreeMap::new();
     for package in plan.packages() {
         groups
-            .entry((&package.panic, package.cpu_of(build)))
+            .entry((&package.panic, package.cpu_of(build), &package.rust_flags))
             .or_default()
             .push(package);
     }

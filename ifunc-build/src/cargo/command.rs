@@ -225,6 +225,7 @@ impl Job<'_> {
             let cpu = self.package().cpu_of(self.options).of_compilers();
             flags.push(format!("-Ctarget-cpu={cpu}").into());
         }
+        flags.extend(self.package().rust_flags.iter().map(OsString::from));
         for directory in &self.workspace.foreign {
             let mut flag = OsString::from("--remap-path-prefix=");
             flag.push(directory);

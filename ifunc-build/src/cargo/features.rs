@@ -75,6 +75,7 @@ mod tests {
             panic: "message".into(),
             cpu: crate::Cpu::V1,
             needed: Vec::new(),
+            rust_flags: Vec::new(),
             c_flags: Vec::new(),
             link_args: Vec::new(),
         }

@@ -8,6 +8,7 @@ mod diagnose;
 mod examples;
 mod expand;
 mod features;
+mod flags;
 mod lock;
 mod records;
 mod run;

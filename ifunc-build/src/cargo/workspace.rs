@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, PackageId, TargetKind};
 
+use super::flags;
 use crate::needed;
 use crate::shared_library::io;
 use crate::{BuildError, BuildOptions, Cpu, is_own_crate};
@@ -13,7 +14,15 @@ use crate::{BuildError, BuildOptions, Cpu, is_own_crate};
 const PANIC_POLICIES: [&str; 3] = ["message", "location", "minimal"];
 
 /// The keys of `[package.metadata.ifunc]`.
-const KEYS: [&str; 5] = ["panic", "cpu", "needed", "cflags", "link-args"];
+const KEYS: [&str; 7] = [
+    "panic",
+    "cpu",
+    "needed",
+    "cfg",
+    "rustflags",
+    "cflags",
+    "link-args",
+];
 
 /// An ifunc package.
 #[derive(Clone, Debug)]
@@ -34,6 +43,8 @@ pub(super) struct Package {
     pub(super) cpu: Cpu,
     /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its ifuncs need on the target.
     pub(super) needed: Vec<String>,
+    /// `[package.metadata.ifunc] cfg` and `rustflags`: more arguments for the Rust compiler, checked.
+    pub(super) rust_flags: Vec<String>,
     /// `[package.metadata.ifunc] cflags`: more arguments for the C compiler.
     pub(super) c_flags: Vec<String>,
     /// `[package.metadata.ifunc] link-args`: more arguments for the link of the source's libraries.
@@ -259,6 +270,8 @@ fn ifunc_package(
     }
     let needed = strings("needed")?;
     needed::sonames(&needed).map_err(|e| error(e.to_string()))?;
+    let mut rust_flags = flags::of_cfg(&strings("cfg")?).map_err(error)?;
+    rust_flags.extend(flags::of_rustflags(&strings("rustflags")?).map_err(error)?);
     let examples = package.targets.iter().filter(|target| target.is_example());
     Ok(Package {
         id: package.id.clone(),
@@ -275,6 +288,7 @@ fn ifunc_package(
         panic,
         cpu,
         needed,
+        rust_flags,
         c_flags: strings("cflags")?,
         link_args: strings("link-args")?,
     })
