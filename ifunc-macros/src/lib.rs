@@ -63,7 +63,7 @@ pub fn derive_opaque(input: TokenStream) -> TokenStream {
 }
 
 /// Describes what serde writes for a type.
-#[proc_macro_derive(Shape, attributes(serde))]
+#[proc_macro_derive(Shape, attributes(serde, shape))]
 pub fn derive_shape(input: TokenStream) -> TokenStream {
     shape::derive(input.into()).into()
 }

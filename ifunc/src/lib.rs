@@ -408,6 +408,9 @@ pub use ifunc_macros::Opaque;
 /// }
 /// ```
 ///
-/// The derive refuses serde attributes that change what serde writes (`with`, `flatten`, `tag` ...):
-/// implement the trait by hand.
+/// A type may hold itself (`Box<Expr>`, `Vec<Expr>` in the fields of `Expr`, by its name or `Self`); two types that hold each other
+/// need one trait by hand.
+///
+/// The derive refuses serde attributes that change what serde writes (`with`, `flatten`, `tag` ...): say what is written
+/// for a field by `#[shape(with = TYPE)]`, or implement the trait by hand.
 pub use ifunc_macros::Shape;

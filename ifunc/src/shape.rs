@@ -47,6 +47,13 @@ plain! {
     str = "str"
     &str = "str"
     &[u8] = "bytes"
+    core::time::Duration = "Duration"
+    core::net::Ipv4Addr = "Ipv4Addr"
+    core::net::Ipv6Addr = "Ipv6Addr"
+    core::net::IpAddr = "IpAddr"
+    core::net::SocketAddrV4 = "SocketAddrV4"
+    core::net::SocketAddrV6 = "SocketAddrV6"
+    core::net::SocketAddr = "SocketAddr"
     #[cfg(feature = "alloc")]
     alloc::string::String = "str"
 }

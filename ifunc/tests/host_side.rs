@@ -326,3 +326,71 @@ proptest! {
         }
     }
 }
+
+/// A type that serde does not know.
+#[derive(Debug, PartialEq)]
+pub struct Celsius(f32);
+
+mod millis {
+    use super::Celsius;
+    use ifunc::serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(it: &Celsius, to: S) -> Result<S::Ok, S::Error> {
+        ((it.0 * 1000.0) as i32).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Celsius, D::Error> {
+        i32::deserialize(from).map(|it| Celsius(it as f32 / 1000.0))
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Shape)]
+#[serde(crate = "ifunc::serde")]
+pub struct Reading {
+    #[serde(with = "millis")]
+    #[shape(with = i32)]
+    warmth: Celsius,
+    since: core::time::Duration,
+    from: core::net::IpAddr,
+}
+
+#[cfg(feature = "alloc")]
+#[derive(Debug, PartialEq, Serialize, Deserialize, Shape)]
+#[serde(crate = "ifunc::serde")]
+pub enum Expr<T> {
+    Number(T),
+    Sum(Vec<Expr<T>>),
+    Negative(Box<Self>),
+}
+
+#[test]
+fn serde_types_of_other_crates_and_of_themselves_travel() {
+    let reading = Reading {
+        warmth: Celsius(21.5),
+        since: core::time::Duration::from_millis(1_500),
+        from: [127, 0, 0, 1].into(),
+    };
+    let mut bytes = [0; 64];
+    let len = <Reading as Payload<'_, Postcard>>::encode(&reading, &mut bytes).unwrap();
+    assert_eq!(
+        <Reading as Payload<'_, Postcard>>::decode(&bytes[..len]).unwrap(),
+        reading
+    );
+    assert_eq!(
+        <Reading as Shape>::TEXT.as_str(),
+        "struct Reading{warmth:i32,since:Duration,from:IpAddr}"
+    );
+    #[cfg(feature = "alloc")]
+    {
+        let sum = Expr::Sum(vec![Expr::Number(1), Expr::Negative(Box::new(Expr::Number(2)))]);
+        let len = <Expr<i64> as Payload<'_, Postcard>>::encode(&sum, &mut bytes).unwrap();
+        assert_eq!(
+            <Expr<i64> as Payload<'_, Postcard>>::decode(&bytes[..len]).unwrap(),
+            sum
+        );
+        assert_eq!(
+            <Expr<i64> as Shape>::TEXT.as_str(),
+            "enum Expr{Number(i64),Sum([^Expr]),Negative(^Expr)}"
+        );
+    }
+}
