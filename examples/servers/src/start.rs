@@ -118,10 +118,7 @@ pub fn addresses(addr: &str, servers: u32) -> Result<Vec<String>, Failure> {
     let found: Result<Vec<_>, Failure> = (0..servers)
         .map(|rank| Ok(meeting.place.find(rank, START)?))
         .collect();
-    // All servers are ready, and know each other's addresses: no process reads these files after this one.
-    if let Some(directory) = &meeting.directory {
-        let _ = fs::remove_dir_all(directory);
-    }
+    meeting.end(servers)?;
     found
 }
 
@@ -143,34 +140,30 @@ impl Server {
         if self.reports.is_some() {
             (1..self.size).try_for_each(|rank| place.find(rank, START).map(drop))?;
         }
-        if let Some(addr) = self.reports.take() {
-            println!("ifunc: ready {addr}");
-        }
+        self.report()?;
         Ok(published)
     }
 
-    /// Makes the target a node of the group of all servers, whose numbers are their ranks. Server 0 reports that it is ready
-    /// when all of them have joined, which another thread awaits: meanwhile this one has to serve.
+    /// Makes the target a node of the group of all servers, whose numbers are their ranks. Server 0 then reports that it is
+    /// ready.
     ///
     /// # Errors
     /// The servers do not find each other, or another server was not ready in time.
     pub fn join(&mut self, target: &mut Target) -> Result<Nodes, Failure> {
         let group = Group::meeting(&self.meeting.place, self.rank, self.size);
         let nodes = target.join(group.timeout(START))?;
-        if let Some(file) = self.meeting.joined(self.rank) {
+        self.report()?;
+        Ok(nodes)
+    }
+
+    fn report(&mut self) -> Result<(), Failure> {
+        if let Some(file) = self.meeting.has_met(self.rank) {
             fs::write(file, "")?;
         }
         if let Some(addr) = self.reports.take() {
-            let (meeting, size) = (self.meeting.clone(), self.size);
-            thread::spawn(move || match meeting.all_joined(size) {
-                Ok(()) => println!("ifunc: ready {addr}"),
-                Err(why) => {
-                    eprintln!("error: {why}");
-                    std::process::exit(1);
-                }
-            });
+            println!("ifunc: ready {addr}");
         }
-        Ok(nodes)
+        Ok(())
     }
 }
 
@@ -189,22 +182,30 @@ impl Meeting {
         })
     }
 
-    /// The file by which a server tells that it needs no address any more.
-    fn joined(&self, rank: u32) -> Option<PathBuf> {
+    /// The file by which a server tells that it looks for no address any more.
+    fn has_met(&self, rank: u32) -> Option<PathBuf> {
         let directory = self.directory.as_ref()?;
-        Some(directory.join(format!("{}-joined-{rank}", self.job)))
+        Some(directory.join(format!("{}-has-met-{rank}", self.job)))
     }
 
-    /// Waits until all servers have joined the group: a source then removes the addresses.
-    fn all_joined(&self, servers: u32) -> Result<(), Failure> {
+    /// Waits until no server looks for addresses any more, and removes them.
+    fn end(&self, servers: u32) -> Result<(), Failure> {
         let deadline = Instant::now() + START;
-        for rank in 0..servers {
-            while self.joined(rank).is_some_and(|file| !file.exists()) {
+        for file in (0..servers).filter_map(|rank| self.has_met(rank)) {
+            while !file.exists() {
                 if Instant::now() > deadline {
-                    return Err(format!("server {rank} has not joined after {} s", START.as_secs()).into());
+                    return Err(format!(
+                        "a server did not write `{}` in {} s",
+                        file.display(),
+                        START.as_secs()
+                    )
+                    .into());
                 }
                 thread::sleep(Duration::from_millis(2));
             }
+        }
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir_all(directory);
         }
         Ok(())
     }
