@@ -30,6 +30,7 @@ impl World {
         }
         let handle = holder.connection.caller.bind(image);
         holder.handles.push((handle, image));
+        holder.bound.push((handle, self.steps));
         let bound = holder.connection.caller.image(handle).key();
         note!(self, "port {port}: binds {:?} to handle {handle}", image.key());
         let others = &self.ports[port].handles;
@@ -57,6 +58,9 @@ impl World {
             return;
         }
         holder.handles.swap_remove(index);
+        if let Some(last) = holder.bound.iter().rposition(|&(bound, _)| bound == handle) {
+            holder.bound.remove(last);
+        }
         holder.connection.caller.unbind(handle);
         note!(self, "port {port}: unbinds handle {handle}");
         self.with_link(port, "drives", |port, end| port.connection.drive(end));

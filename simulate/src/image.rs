@@ -77,6 +77,13 @@ impl SentImage {
         Some((0..image.entries).map(move |entry| Self { image, entry }))
     }
 
+    /// The index of the image whose id begins so.
+    pub(crate) fn index_of(start: u32) -> Option<u8> {
+        let mut images = IMAGES.iter();
+        let image = images.find(|image| image.id[..4] == start.to_le_bytes())?;
+        Some(image.index)
+    }
+
     /// Which image and which of its entries.
     pub(crate) fn key(&self) -> (u8, u8) {
         (self.image.index, self.entry)

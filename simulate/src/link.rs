@@ -60,7 +60,7 @@ pub(crate) struct Commit {
     /// Handle, or status code.
     pub(crate) handle: u32,
     pub(crate) token: u64,
-    /// Number of the invocation; `None`: its payload is too short for one.
+    /// Number of the invocation; `None`: its payload is too short for one. Of an image: the begin of its id.
     pub(crate) id: Option<u32>,
     /// Length of the payload.
     pub(crate) len: usize,
@@ -219,6 +219,10 @@ impl Channel {
                 self.log.push(commit(kind, handle, token, id, len));
             }
             Kind::Exec => self.log.push(commit(kind, handle, token, self.id_of(len), len)),
+            // One in fragments may have begun when its handles had other users.
+            Kind::Install if !header.flags.contains(FrameFlags::ASSEMBLED) => {
+                self.log.push(commit(kind, handle, token, self.id_of(len), len));
+            }
             Kind::Batch | Kind::Completions => {
                 let mut at = 0;
                 let bytes = &self.staging.as_slice()[..len];

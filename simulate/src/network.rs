@@ -146,6 +146,7 @@ impl World {
             self.ledger.add_lane(max_handles, max_answer, is_duplex);
             let port = &mut self.ports[ports[side]];
             port.link = Some((link, side));
+            port.installs.clear();
             port.was_linked = true;
             port.serves = here.config.server.is_some() && there.invokes;
             port.is_served = there.config.server.is_some() && here.invokes;
@@ -202,6 +203,12 @@ impl World {
             let config = &mut self.nodes[node].config;
             if config.server.is_some() && limits.is_some() {
                 config.server = limits;
+            }
+            // It accepts less than before: what waits to be sent again may be too long.
+            if let Some(server) = &mut config.server
+                && rng.one_in(2)
+            {
+                server.limits.max_payload /= 4;
             }
         }
         for port in gone {

@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ifunc_abi::frame::Limits;
+use ifunc_abi::frame::{Kind, Limits};
 use ifunc_proto::{Config, Connection, ServerConfig};
 
 use crate::host::Taken;
 use crate::image::{Installed, SentImage};
+use crate::link::Commit;
 use crate::rng::Rng;
 
 /// What a node does, on all its links.
@@ -94,6 +95,10 @@ pub(crate) struct Port {
     pub(crate) is_replaced: bool,
     /// The driver's handles.
     pub(crate) handles: Vec<(u32, SentImage)>,
+    /// When each was bound. Of a handle that was bound twice the later binding ends first.
+    pub(crate) bound: Vec<(u32, u64)>,
+    /// The images that were sent over the link: their first handles, which images, and when.
+    pub(crate) installs: Vec<(u32, u8, u64)>,
     pub(crate) calls: Vec<Call>,
     /// A submission that waits.
     pub(crate) waiting: Option<Wish>,
@@ -114,12 +119,36 @@ impl Port {
             is_served: false,
             is_replaced: false,
             handles: Vec::new(),
+            bound: Vec::new(),
+            installs: Vec::new(),
             calls: Vec::new(),
             waiting: None,
             installed: Rc::default(),
             taken: None,
             users: 0,
         }
+    }
+
+    /// A frame installs an image, or releases one. `false`: the driver has held one of its handles ever since it was sent.
+    pub(crate) fn sends_image(&mut self, commit: &Commit, step: u64) -> bool {
+        let (kind, first) = (commit.kind, commit.handle);
+        let installed = self.installs.iter().position(|&(other, ..)| other == first);
+        let installed = installed.map(|index| self.installs.swap_remove(index));
+        if kind == Kind::Install
+            && let Some(image) = commit.id.and_then(SentImage::index_of)
+        {
+            self.installs.push((first, image, step));
+        }
+        let (Kind::Unbind, Some((first, image, since))) = (kind, installed) else {
+            return true;
+        };
+        let is_held = |&(handle, at): &(u32, u64)| {
+            let image = |(other, sent): &(u32, SentImage)| {
+                *other == handle && sent.image.index == image && first + u32::from(sent.entry) == handle
+            };
+            at <= since && self.handles.iter().any(image)
+        };
+        !self.bound.iter().any(is_held)
     }
 
     pub(crate) fn is_duplex(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The simulated world: nodes, ports, links, and the steps that are drawn for them.
 
+use ifunc_abi::frame::Kind;
 use ifunc_proto::DUPLEX_CALLS;
 
 use crate::ledger::{Account, Ledger, Violation};
@@ -330,6 +331,12 @@ impl World {
                 trace.push(format!("            sends {commit:?}"));
             }
             self.ledger.sent(at, link, side, commit);
+            if matches!(commit.kind, Kind::Install | Kind::Unbind) && !port.sends_image(commit, self.steps) {
+                self.ledger.fail(
+                    "an image is released when nothing is bound to it",
+                    format_args!("{commit:?}"),
+                );
+            }
         }
         tx.log.clear();
         tx.calls = 0;
