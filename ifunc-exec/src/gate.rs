@@ -604,32 +604,90 @@ mod tests {
         assert_eq!(value, 17);
     }
 
-    /// Rounds towards zero, as `fesetround(FE_TOWARDZERO)` does it, and answers whether it still does so after an import.
+    const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
+
+    /// How this thread computes: the rounding and the masks of MXCSR, and the control word of the x87.
+    fn rounding() -> (u32, u16) {
+        let (mut mxcsr, mut x87) = (0u32, 0u16);
+        // SAFETY: both are written.
+        unsafe {
+            std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87)
+        };
+        (mxcsr & 0xffc0, x87)
+    }
+
+    /// As `fesetround` does it.
+    fn round((mxcsr, x87): (u32, u16)) {
+        // SAFETY: both are read; the tests compute nothing with fractions before they set it back.
+        unsafe {
+            std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87);
+        }
+    }
+
+    /// Rounds towards zero, and answers whether it still does so after an import.
     unsafe extern "C" fn rounds(_: *const u8, _: usize, target: *mut c_void, _: *mut Context) -> u32 {
-        const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
-        let set = |(mxcsr, x87): (u32, u16)| {
-            // SAFETY: both are read; this function computes nothing with fractions, and the shim restores them.
-            unsafe {
-                std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87)
-            };
-        };
-        let get = || {
-            let (mut mxcsr, mut x87) = (0u32, 0u16);
-            // SAFETY: both are written.
-            unsafe {
-                std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87)
-            };
-            (mxcsr & 0xffc0, x87)
-        };
-        set(TOWARDS_ZERO);
+        round(TOWARDS_ZERO);
         // SAFETY: the tests pass a `u64`.
         let seen = unsafe { &mut *target.cast::<u64>() };
         let mut in_host = (0, 0);
-        guard(|| in_host = get());
-        let after = get();
-        let within = on_host_side(get);
+        guard(|| in_host = rounding());
+        let after = rounding();
+        let within = on_host_side(rounding);
         *seen = u64::from(in_host.0) << 16 | u64::from(in_host.1);
-        u32::from(after == TOWARDS_ZERO && get() == TOWARDS_ZERO && within == in_host)
+        u32::from(after == TOWARDS_ZERO && rounding() == TOWARDS_ZERO && within == in_host)
+    }
+
+    /// Rounds towards zero with SSE alone, and returns.
+    unsafe extern "C" fn rounds_mxcsr(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        round((TOWARDS_ZERO.0, rounding().1));
+        0
+    }
+
+    /// Rounds towards zero with the x87 alone, and returns.
+    unsafe extern "C" fn rounds_x87(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        round((rounding().0, TOWARDS_ZERO.1));
+        0
+    }
+
+    unsafe extern "C" fn rounds_and_panics(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        round(TOWARDS_ZERO);
+        // SAFETY: this function owns nothing.
+        unsafe { escape_with_panic(b"no more", b"src/x.rs", 7, 9) }
+    }
+
+    unsafe extern "C" fn rounds_and_host_panics(
+        _: *const u8,
+        _: usize,
+        _: *mut c_void,
+        _: *mut Context,
+    ) -> u32 {
+        round(TOWARDS_ZERO);
+        guard(|| panic!("the disk is on fire"));
+        3
+    }
+
+    #[test]
+    fn the_host_computes_as_before_however_an_ifunc_ends() {
+        // No initial state: upwards, and the x87 in double precision.
+        const UPWARDS: (u32, u16) = (0x5f80, 0x0a7f);
+        let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
+        let at_first = rounding();
+        let mains = [
+            rounds as Main,
+            rounds_mxcsr,
+            rounds_x87,
+            rounds_and_panics,
+            rounds_and_host_panics,
+        ];
+        let after = mains.map(|main| {
+            round(UPWARDS);
+            let outcome = run(&mut thread, main, &mut 0);
+            let after = rounding();
+            round(at_first);
+            (after, outcome.is_ok())
+        });
+        let has_returned = [true, true, true, false, false];
+        assert_eq!(after, has_returned.map(|is_ok| (UPWARDS, is_ok)));
     }
 
     #[test]

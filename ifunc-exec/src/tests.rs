@@ -229,6 +229,25 @@ fn a_pinned_image_outlives_its_executor() {
 }
 
 #[test]
+fn a_pinned_image_is_not_evicted() {
+    let numbered = |number: u8, flags: ImageFlags| ImageParts {
+        flags,
+        ..image(&format!("seven_{number}"), [&SEVEN[..], &[number]].concat())
+    };
+    let (executor, events) = executor(1 << 16, 2);
+    let pinned = install(&executor, &numbered(0, ImageFlags::PINNED)).unwrap();
+    let weak = Arc::downgrade(&pinned);
+    // Neither for want of room, though it was bound longest ago, nor on request.
+    assert!(executor.evict(pinned).is_some());
+    for number in 1..10 {
+        install(&executor, &numbered(number, ImageFlags::NONE)).unwrap();
+    }
+    assert!(weak.upgrade().is_some());
+    let events = events.0.lock().unwrap();
+    assert_eq!(events.iter().filter(|event| *event == "-").count(), 8);
+}
+
+#[test]
 fn other_bytes_than_those_of_the_id_are_refused() {
     let (executor, _) = executor(1 << 16, 4);
     let bytes = add().encode().unwrap();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ifunc-simulate [--seeds N] [--steps N] [--json]     runs many seeds, on all cores
+//! ifunc-simulate --floods [--seeds N] …               only those in which two nodes flood each other
 //! ifunc-simulate --seed S [--steps N] [--json]        runs one, prints its steps, and drops those that do not matter
 //! ifunc-simulate --find N                             runs seeds until one violates a promise, N steps in all at most
 //! ```
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
             }
         }
         Err(error) => {
-            eprintln!("error: {error}\nhelp: [--seeds N] [--seed S] [--steps N] [--json]");
+            eprintln!("error: {error}\nhelp: [--seeds N] [--floods] [--seed S] [--steps N] [--json]");
             ExitCode::from(2)
         }
     }
@@ -62,6 +63,7 @@ struct Options {
     /// Steps that are drawn for each seed. The end of a run takes more.
     steps: u64,
     find: Option<u64>,
+    has_only_floods: bool,
     is_json: bool,
 }
 
@@ -72,6 +74,7 @@ impl Options {
             seed: None,
             steps: 1_000,
             find: None,
+            has_only_floods: false,
             is_json: false,
         };
         while let Some(word) = words.next() {
@@ -87,6 +90,7 @@ impl Options {
                 "--seed" => options.seed = Some(number()?),
                 "--steps" => options.steps = number()?,
                 "--find" => options.find = Some(number()?),
+                "--floods" => options.has_only_floods = true,
                 "--json" => options.is_json = true,
                 _ => return Err(format!("unknown option `{word}`")),
             }

@@ -208,7 +208,7 @@ impl World {
             if let Some(server) = &mut config.server
                 && rng.one_in(2)
             {
-                server.limits.max_payload /= 4;
+                server.limits.max_payload = server.limits.max_payload.min(48) / 4;
             }
         }
         for port in gone {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::Options;
 use crate::ledger::Violation;
+use crate::mesh::flood;
 use crate::run::{reduce, run};
 
 /// What runs met: schedules that are drawn by chance, and must be.
@@ -52,6 +53,9 @@ impl Coverage {
     }
 }
 
+/// Seeds that meet everything.
+const ENOUGH: u64 = 1000;
+
 /// Failing seeds after which no more are run.
 const MAX_FAILED: usize = 10;
 
@@ -83,7 +87,12 @@ fn json_violation(seed: u64, steps: u64, violation: &Violation) -> String {
 /// Runs many seeds on all cores.
 pub(crate) fn many(options: &Options) -> ExitCode {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let Options { seeds, steps, .. } = *options;
+    let Options {
+        seeds,
+        steps,
+        has_only_floods,
+        ..
+    } = *options;
     status(
         "Simulating",
         &format!("{seeds} seeds of {steps} steps on {threads} threads"),
@@ -98,6 +107,7 @@ pub(crate) fn many(options: &Options) -> ExitCode {
             if seed >= seeds {
                 break;
             }
+            let seed = if has_only_floods { flood(seed) } else { seed };
             let outcome = run(seed, steps, None, false);
             taken.fetch_add(outcome.steps, Ordering::Relaxed);
             done.fetch_add(1, Ordering::Relaxed);
@@ -129,6 +139,13 @@ pub(crate) fn many(options: &Options) -> ExitCode {
     let mut met = met.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let counts = met.counts_mut().map(|(name, count)| format!("{count} {name}"));
     status("Met", &counts.join(", "));
+    let is_never_met = met.counts_mut().into_iter().find(|(_, count)| **count == 0);
+    let unmet = is_never_met
+        .map(|(name, _)| name)
+        .filter(|_| seeds >= ENOUGH && !has_only_floods);
+    if let Some(name) = unmet {
+        eprintln!("error: no seed met {name}\nhelp: change what `simulate/src/mesh/draw.rs` draws");
+    }
     let rate = taken as f64 / seconds;
     let summary = format!(
         "{taken} steps of {done} seeds in {seconds:.1} s, {:.2} million steps per second, {} violations",
@@ -148,7 +165,7 @@ pub(crate) fn many(options: &Options) -> ExitCode {
     } else {
         println!("{summary}");
     }
-    if failed.is_empty() {
+    if failed.is_empty() && unmet.is_none() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -72,7 +72,7 @@ const ACTIONS: [(Action, u32); 23] = [
     (Action::Notice, 20),
     (Action::Lose, 3),
     (Action::Reconnect, 20),
-    (Action::Restart, 5),
+    (Action::Restart, 10),
     (Action::GiveUp, 2),
     (Action::Settle, 1),
 ];

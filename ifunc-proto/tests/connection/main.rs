@@ -1,6 +1,7 @@
 //! Two connections and a link in memory, without a simulator: each test is one situation.
 
 mod entries;
+mod hostile;
 mod node;
 mod pipe;
 

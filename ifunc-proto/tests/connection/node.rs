@@ -118,6 +118,7 @@ impl Host for Echo {
             Payload::Private(bytes) => payload.extend_from_slice(bytes),
         }
         self.runs.push((letter + entry, payload.clone()));
+        assert!(!payload.starts_with(b"unwind"), "the host unwinds");
         if payload == b"fail" {
             return Err(Box::new(Failed {
                 status: Status::Failed(Failure::Payload),
@@ -204,8 +205,13 @@ fn submitted(result: Result<u64, NotSent<Letter, ()>>) -> Submitted {
 
 impl Node {
     pub(crate) fn new(side: usize, serves: bool) -> Self {
+        Self::accepting(side, serves, 10_000)
+    }
+
+    /// A node that accepts payloads of so many bytes.
+    pub(crate) fn accepting(side: usize, serves: bool, max_payload: u64) -> Self {
         let limits = Limits {
-            max_payload: 10_000,
+            max_payload,
             max_image: 10_000,
             max_answer: 100,
         };

@@ -160,7 +160,8 @@ impl Mesh {
         own.connection.receive(&mut end, 0);
         let has_moved = own.connection.received() != before;
         if !own.connection.is_linked() {
-            self.port_is_over(at, port);
+            let why = own.connection.lost_because().to_owned();
+            self.port_is_over(at, port, &why);
             return true;
         }
         has_moved | self.take_ended(at, port, takes)

@@ -19,16 +19,26 @@ pub(super) enum Scenario {
     Fan,
 }
 
+/// One in so many groups is a flood, and one in so many a scope of many.
+const FLOODS: u64 = 5;
+const FANS: u64 = 40;
+
 impl Scenario {
-    /// Every fifth group is a flood, and one in 40 is a scope of many.
     fn of(seed: u64) -> Self {
         let group = seed / 2;
-        match group % 40 {
-            7 => Self::Fan,
-            other if other % 5 == 0 => Self::Flood,
-            _ => Self::Mixed,
+        if group.is_multiple_of(FLOODS) {
+            Self::Flood
+        } else if group % FANS == 7 {
+            Self::Fan
+        } else {
+            Self::Mixed
         }
     }
+}
+
+/// The seed of a flood.
+pub(crate) fn flood(index: u64) -> u64 {
+    2 * FLOODS * index + 1
 }
 
 /// How the invocations of a run behave.
@@ -48,6 +58,8 @@ pub(super) struct Taste {
     pub(super) plain: usize,
     /// Submissions of a step.
     pub(super) burst: usize,
+    /// Invocations after which sources submit nothing more.
+    pub(super) records: usize,
     /// Longest payload.
     pub(super) payload: usize,
     pub(super) window: u32,
@@ -61,12 +73,13 @@ impl Taste {
             forwards: rng.pick(&[1, 3, 5, 7]),
             sends: rng.pick(&[0, 1, 2, 3]),
             leaves: rng.one_in(4),
-            calls: rng.pick(&[0, 4, 7, 8]),
+            calls: rng.pick(&[0, 5, 7, 8]),
             scoped: rng.pick(&[0, 2, 5, 8]),
-            streamed: rng.pick(&[0, 0, 3, 8]),
+            streamed: rng.pick(&[0, 3, 8]),
             deadlines: rng.pick(&[0, 0, 0, 2]),
             plain: rng.pick(&[0, 0, 1, 4]),
             burst: rng.pick(&[1, 1, 4]),
+            records: usize::MAX,
             payload: rng.pick(&[4, 40, 300, 900]),
             window: rng.pick(&[1, 2, 5]),
             hop_limit: rng.pick(&[0, 3, 12, 40]),
@@ -78,7 +91,8 @@ impl Taste {
                 forwards: 7,
                 leaves: !rng.one_in(4),
                 burst: rng.pick(&[4, 8]),
-                hop_limit: rng.pick(&[12, 40, 1000]),
+                records: 4_000,
+                hop_limit: rng.pick(&[12, 40, 100]),
                 outbox: rng.pick(&[1500, 6000]),
                 ..taste
             },
@@ -91,6 +105,7 @@ impl Taste {
                 deadlines: 0,
                 plain: 0,
                 burst: 8,
+                records: 15_000,
                 payload: rng.pick(&[4, 40]),
                 hop_limit: 12,
                 outbox: 200_000,
@@ -159,7 +174,7 @@ impl Mesh {
             };
             mesh.sources.push(Source {
                 target,
-                is_duplex: rng.one_in(3),
+                is_duplex: rng.one_in(2),
             });
             let home = mesh.new_node(&mut rng, None, 1);
             mesh.nodes.push(home);

@@ -231,6 +231,11 @@ impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
     ) -> Result<Option<usize>, Box<Failed>> {
         self.take_one();
         let payload = self.payload(&invocation);
+        let held = self.stage.node.footprint();
+        // What waits for the window of a stream does not count.
+        if self.peer.is_none() && held.waiting == 0 && held.outbox_bytes > self.stage.taste.outbox / 2 {
+            self.misuse = Some("a source is admitted while the outbox is more than half full");
+        }
         let arrival = self.arrival(&reply_to);
         let visit = match self.stage.node.arrive(arrival, head, self.stage.now) {
             Ok(visit) => visit,

@@ -33,6 +33,7 @@ mod settle;
 mod visit;
 
 use client::Client;
+pub(crate) use draw::flood;
 use draw::{Scenario, Taste};
 use host::{Manner, Origin, Running, Taken};
 use ledger::Ledger;
@@ -229,7 +230,7 @@ impl Mesh {
             Action::Submit => {
                 let (at, port) = self.pick_client(rng);
                 for _ in 0..self.taste.burst {
-                    let is_full = self.ledger.records.len() > MAX_RECORDS;
+                    let is_full = self.ledger.records.len() > self.taste.records;
                     if port.is_none_or(|port| is_full || !self.submit(rng, at, port)) {
                         break;
                     }
@@ -385,9 +386,6 @@ impl Mesh {
 /// Limits of every node.
 const MAX_PAYLOAD: usize = 1000;
 const MAX_ANSWER: usize = 500;
-
-/// Invocations of a run after which nothing new begins.
-const MAX_RECORDS: usize = 15_000;
 
 /// Nanoseconds of a step in which invocations fan out.
 const FAN_STEP: u64 = 5_000;

@@ -89,7 +89,9 @@ impl Mesh {
         };
         let mut shape = || {
             let mut shape = Shape::draw(rng);
-            if has_one_credit {
+            // Answers wait for a source that is slow.
+            let is_narrow = !is_between_nodes && rng.one_in(3);
+            if has_one_credit || is_narrow && self.scenario == Scenario::Mixed {
                 shape.window = 1;
                 shape.window_bytes = shape.max_body;
             } else if self.scenario == Scenario::Fan {

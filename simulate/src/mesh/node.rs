@@ -43,11 +43,7 @@ impl Mesh {
                 processed
             }
             Err(closed) => {
-                if !self.links[link].channels[0].is_dead() {
-                    self.ledger
-                        .fail("a link ends when it dies", format_args!("node {at}: {closed}"));
-                }
-                self.port_is_over(at, port);
+                self.port_is_over(at, port, &closed.to_string());
                 1
             }
         }
@@ -68,9 +64,13 @@ impl Mesh {
     }
 
     /// The link of a port died, and everything that arrived was processed.
-    pub(super) fn port_is_over(&mut self, at: usize, port: usize) {
+    pub(super) fn port_is_over(&mut self, at: usize, port: usize, why: &str) {
         let own = &mut self.nodes[at].ports[port];
         let (link, side) = (own.link, own.side);
+        if !self.links[link].channels[0].is_dead() {
+            self.ledger
+                .fail("a link ends when it dies", format_args!("node {at}: {why}"));
+        }
         let mut end = LinkEnd::new(&mut self.links[link].channels, side);
         own.connection.lose(&mut end, "lost");
         self.client_lost_link(at, port);

@@ -8,8 +8,8 @@ use crate::ledger::Violation;
 use crate::link::End;
 use crate::rng::Rng;
 
-/// Passes after which a group that still moves is stuck.
-const MAX_PASSES: usize = 100_000;
+/// Passes after which a group that still moves is stuck: a flood of thousands takes several for each invocation.
+const MAX_PASSES: usize = 200_000;
 
 impl Mesh {
     /// The end of a run: nothing new begins, and everything ends.

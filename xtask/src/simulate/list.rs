@@ -389,7 +389,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "node: a scope that lost a node waits for ever",
         "node/scopes.rs",
         "        if at > now {\n",
-        "        if at > 0 {\n",
+        "        if at > 0 {\n            return;\n",
     ),
     mutant(
         "node: weight returns twice",

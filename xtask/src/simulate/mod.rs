@@ -57,17 +57,18 @@ fn built(others: &[&str]) -> Result<Command, String> {
 
 /// Some seeds, as a step.
 pub(crate) fn quick(steps: &mut Steps) {
-    steps.step("simulated connections", || seeds(QUICK));
+    steps.step("simulated connections", || seeds(&["--seeds", QUICK]));
 }
 
 /// Many seeds, and the seeded bugs, as steps.
 pub(crate) fn full(steps: &mut Steps) {
-    steps.step("simulated connections", || seeds(FULL));
+    steps.step("simulated connections", || seeds(&["--seeds", FULL]));
+    steps.step("simulated floods", || seeds(&["--floods", "--seeds", FULL]));
     steps.step("seeded bugs of connections", || mutants::run(""));
 }
 
-fn seeds(count: &str) -> Result<String, String> {
+fn seeds(options: &[&str]) -> Result<String, String> {
     // With what another part builds: the dependencies that both have are then compiled once.
-    let said = output(built(&[instructions::PACKAGE])?.args(["--seeds", count]))?;
+    let said = output(built(&[instructions::PACKAGE])?.args(options))?;
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
