@@ -670,7 +670,7 @@ mod tests {
     fn the_host_computes_as_before_however_an_ifunc_ends() {
         // No initial state: upwards, and the x87 in double precision.
         const UPWARDS: (u32, u16) = (0x5f80, 0x0a7f);
-        let mut thread = ExecThread::new(1 << 20, Arc::new(Threads::new())).unwrap();
+        let mut thread = ExecThread::for_tests(1 << 20);
         let at_first = rounding();
         let mains = [
             rounds as Main,

@@ -35,6 +35,8 @@ impl Raw {
 pub(super) struct Script {
     frames: std::vec::IntoIter<Raw>,
     current: Option<(u32, [u64; 2], AlignedBuffer)>,
+    /// Bytes between the alignment of bodies and where they lie.
+    misplaced: usize,
 }
 
 impl Script {
@@ -42,6 +44,15 @@ impl Script {
         Self {
             frames: frames.into_iter(),
             current: None,
+            misplaced: 0,
+        }
+    }
+
+    /// Delivers bodies so many bytes behind where transports place them.
+    fn misplaced(frames: Vec<Raw>, misplaced: usize) -> Self {
+        Self {
+            misplaced,
+            ..Self::new(frames)
         }
     }
 }
@@ -53,13 +64,13 @@ impl Inbound for Script {
         if self.current.is_none() {
             self.current = self.frames.next().map(|raw| {
                 let mut body = AlignedBuffer::default();
-                body.resize(raw.body.len());
-                body.as_mut_slice().copy_from_slice(&raw.body);
+                body.resize(self.misplaced + raw.body.len());
+                body.as_mut_slice()[self.misplaced..].copy_from_slice(&raw.body);
                 (raw.sequence, raw.words, body)
             });
         }
         Ok(self.current.as_ref().map(|(sequence, words, body)| {
-            let body = Body::from(body.as_slice());
+            let body = Body::from(&body.as_slice()[self.misplaced..]);
             Frame {
                 sequence: *sequence,
                 words: *words,
@@ -427,6 +438,39 @@ fn mutated_frames_are_refused_or_harmless() {
         assert!(
             said.keys().any(|key| key.starts_with(reached)),
             "no case reached `{reached}`"
+        );
+    }
+}
+
+/// The image fails unless its payload is aligned as it asks.
+#[test]
+fn a_payload_that_is_not_aligned_is_copied_before_it_is_read() {
+    for misplaced in [0, 1, 8, 32] {
+        let image = images::wants_alignment().encode().unwrap();
+        let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes(), 1);
+        let mut frames = vec![honest(
+            1,
+            Header::new(Kind::Install, 0, 0),
+            [head.as_bytes(), &image].concat(),
+        )];
+        let exec = |sequence: u32| {
+            let header = Header::new(Kind::Exec, 0, u64::from(sequence));
+            honest(sequence, header, vec![sequence as u8; 8])
+        };
+        frames.extend((2..12).map(exec));
+        let said = Said::default();
+        let tx = Ear {
+            room: vec![0; 1 << 16],
+            said: said.clone(),
+            sequence: 0,
+        };
+        let looked = Bench::new().look(tx, Script::misplaced(frames, misplaced));
+        assert_eq!(looked, Ok(()), "{misplaced} bytes");
+        let said = said.lock().unwrap().clone();
+        assert_eq!(
+            said.into_iter().collect::<Vec<_>>(),
+            [("executed".to_owned(), 10)],
+            "{misplaced} bytes"
         );
     }
 }

@@ -10,6 +10,7 @@ use super::{accept, name, receive, shm, small, soon};
 use crate::os::wait_readable;
 use crate::transport::shm::bound_name::new_socket;
 use crate::transport::shm::directory::candidates;
+use crate::transport::shm::listener::MOST_HALF_OPEN;
 use crate::transport::{ConnectError, connect, listen};
 
 /// A socket that is connected to the target, and no more.
@@ -50,6 +51,33 @@ fn who_says_nothing_or_nonsense_keeps_nobody_out() {
     }
     drop(silent);
     assert!(listener.accept().is_none());
+}
+
+/// As many as there may be say nothing: the next one is refused for the moment, and not after one of them has left.
+#[test]
+fn silent_connections_are_bounded() {
+    let name = name("half_open");
+    let mut listener = listen(&shm(&name), small()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        // Those of a busy machine may have been sent away before the last of them connected.
+        let silent: Vec<_> = (0..MOST_HALF_OPEN).map(|_| knock(&name)).collect();
+        match connect(&shm(&name), soon()) {
+            Err(ConnectError::Busy { reason, .. }) => {
+                assert!(reason.contains("too many connections are being made"), "{reason}");
+                drop(silent);
+                break;
+            }
+            Ok(link) => drop(link),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(Instant::now() < deadline, "there is no bound");
+        let _ = listener.accept();
+    }
+    while let Err(error) = connect(&shm(&name), soon()) {
+        assert!(matches!(error, ConnectError::Busy { .. }), "{error}");
+        assert!(Instant::now() < deadline, "{error}");
+    }
 }
 
 #[test]
