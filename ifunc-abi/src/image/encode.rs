@@ -232,6 +232,8 @@ impl ImageParts {
 mod tests {
     use alloc::vec;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parts() -> ImageParts {
@@ -391,6 +393,118 @@ mod tests {
         let bytes = parts().encode().unwrap();
         for len in 0..bytes.len() {
             assert!(Image::parse(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    /// Entries with distinct names and mains in 4096 bytes of code.
+    fn entries() -> impl Strategy<Value = Vec<EntryPart>> {
+        let entry = (
+            0..16u32,
+            prop::option::of(0..4096u32),
+            0..8u16,
+            any::<[u64; 3]>(),
+            0..=6u8,
+        );
+        prop::collection::btree_map("[a-z][a-z0-9_]{0,20}", entry, 1..=64).prop_map(|all| {
+            let mut entries = Vec::new();
+            for (number, (name, (at, batch, flags, texts, payload_align_log2))) in all.into_iter().enumerate()
+            {
+                let [payload, target, answer]: [u64; 3] = texts;
+                entries.push(EntryPart {
+                    name,
+                    flags: EntryFlags::from_bits(flags).unwrap(),
+                    main: number as u32 * 64 + at,
+                    batch,
+                    payload,
+                    target,
+                    answer,
+                    payload_align_log2,
+                });
+            }
+            entries
+        })
+    }
+
+    fn several() -> impl Strategy<Value = ImageParts> {
+        let import = ("[a-zA-Z_][a-zA-Z0-9_]{0,20}", 0..8u16, any::<u64>());
+        let imports = prop::collection::vec(import, 1..20).prop_map(|all| {
+            let import = |(symbol, flags, fingerprint)| ImportPart {
+                symbol,
+                flags: ImportFlags::from_bits(flags).unwrap(),
+                fingerprint,
+            };
+            all.into_iter().map(import).collect()
+        });
+        (entries(), imports).prop_map(|(entries, imports)| ImageParts {
+            entries,
+            imports,
+            rx: vec![0xc3; 4096],
+            ..parts()
+        })
+    }
+
+    /// All that an image states.
+    fn taken_apart(bytes: &[u8]) -> Result<ImageParts, ImageError> {
+        let image = Image::parse(bytes)?;
+        let (rw_at, rw_mem) = image.rw_range().unwrap_or_default();
+        for entry in image.entries() {
+            assert_eq!(image.entry(entry.name).map(|(_, found)| found), Some(entry));
+        }
+        Ok(ImageParts {
+            entries: image.entries().map(EntryPart::from).collect(),
+            arch: image.arch(),
+            flags: image.flags(),
+            cpu_features: image.cpu_features(),
+            slot: image.slot(),
+            rx_align_log2: image.header().rx_align_log2,
+            rx: image.rx().to_vec(),
+            rw_at,
+            rw: image.rw().to_vec(),
+            rw_mem,
+            imports: image
+                .imports()
+                .map(|import| ImportPart {
+                    symbol: import.symbol.into(),
+                    flags: import.flags,
+                    fingerprint: import.fingerprint,
+                })
+                .collect(),
+            relocations: image.relocations().collect(),
+            needed: image.needed().map(Into::into).collect(),
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn images_with_several_entries_survive(parts in several()) {
+            let bytes = parts.encode().unwrap();
+            let again = taken_apart(&bytes).unwrap();
+            // Entries are by name, which they were; relocations are sorted.
+            prop_assert_eq!(&again.entries, &parts.entries);
+            prop_assert_eq!(&again.imports, &parts.imports);
+            prop_assert_eq!(again.encode().unwrap(), bytes);
+        }
+
+        /// Bytes of a peer: an image as parsed has what an encoder could have written, or is refused.
+        #[test]
+        fn changed_bytes_are_parsed_or_refused(
+            parts in several(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+            in_tables in any::<bool>(),
+        ) {
+            let mut bytes = parts.encode().unwrap();
+            let tables = bytes.len() - parts.rx.len() - parts.rw.len();
+            let reach = if in_tables { tables } else { bytes.len() };
+            for (at, byte) in changes {
+                let at = at.index(reach);
+                bytes[at] = byte;
+            }
+            if let Ok(again) = taken_apart(&bytes) {
+                let encoded = again.encode().unwrap();
+                prop_assert_eq!(taken_apart(&encoded).unwrap().encode().unwrap(), encoded);
+            }
         }
     }
 }
