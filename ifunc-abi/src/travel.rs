@@ -140,6 +140,13 @@ impl TravelHead {
         }
     }
 
+    /// Whether a source sent it. Over the link between two nodes come invocations of both: those of nodes that were sent or
+    /// forwarded there, and those of sources of the process of a node. A node that states this wrongly gets what a source gets.
+    #[must_use]
+    pub const fn is_of_source(&self) -> bool {
+        self.hops.get() == 0
+    }
+
     /// Whether the call takes partial answers.
     #[must_use]
     pub const fn is_streamed(&self) -> bool {

@@ -5,6 +5,8 @@ mod common;
 mod eight;
 #[path = "groups/flood.rs"]
 mod flood;
+#[path = "groups/program.rs"]
+mod program;
 #[path = "groups/shared.rs"]
 mod shared;
 

@@ -9,7 +9,8 @@
 //!
 //! 1. [`Host::travel`](crate::host::Host::travel) calls [`Node::arrive`], runs the invocation with the [`Visit`] that it
 //!    returns, and calls [`Node::end`]. The running code sends, forwards and replies through the node and the visit.
-//!    Nothing leaves before `end`.
+//!    Nothing leaves before `end`. Over the link of a node comes also what sources of that node's process send: it
+//!    [is of a source](ifunc_abi::travel::TravelHead::is_of_source), and arrives as such.
 //! 2. [`Host::admits_travel`](crate::host::Host::admits_travel) is [`Node::admits`];
 //!    [`Host::reject_travel`](crate::host::Host::reject_travel) is [`Node::reject`]; `finish`, `grant`,
 //!    `cancel` and `node_frame` are [`Node::finish`], [`Node::grant`], [`Node::cancel`] and [`Node::receive`].

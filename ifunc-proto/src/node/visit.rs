@@ -13,7 +13,8 @@ use crate::caller::Image;
 /// Where an invocation comes from.
 #[derive(Debug)]
 pub enum Arrival<O> {
-    /// From a source. Of its head count the scope, the deadline, the hop limit and the stream.
+    /// From a source, over a link of its own or over that of a node to whose process it belongs
+    /// ([`TravelHead::is_of_source`]). Of its head count the scope, the deadline, the hop limit and the stream.
     Source {
         /// The driver's number of its connection.
         connection: u64,

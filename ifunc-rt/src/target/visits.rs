@@ -25,8 +25,8 @@ pub(super) struct TakenVisit {
 
 impl<const TAKES: bool> Served<'_, '_, TAKES> {
     /// Where an invocation comes from.
-    fn arrival(&self, reply_to: &ReplyTo) -> Arrival<Origin> {
-        self.state.arrival(reply_to)
+    fn arrival(&self, head: &TravelHead, reply_to: &ReplyTo) -> Arrival<Origin> {
+        self.state.arrival(head, reply_to)
     }
 
     /// Runs an invocation that has arrived. `Ok(Some)`: the length of the answer, which the peer receives over this link;
@@ -39,7 +39,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         reply_to: &ReplyTo,
         answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
-        let arrival = self.arrival(reply_to);
+        let arrival = self.arrival(head, reply_to);
         let travels = &self.host.travels;
         let visit = match travels.with(|node| node.arrive(arrival, head, now())) {
             Ok(visit) => visit,
@@ -79,7 +79,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         reply_to: &ReplyTo,
         failed: Box<Failed>,
     ) -> Option<Box<Failed>> {
-        let arrival = self.arrival(reply_to);
+        let arrival = self.arrival(head, reply_to);
         let ended = self
             .host
             .travels
@@ -107,7 +107,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let invocation = reply_to.invocation(payload);
         // What nodes send has no completion over this link: the answer goes to a slot.
         let limit = self.host.travels.max_answer();
-        let max_answer = match self.state.node {
+        let max_answer = match self.state.node_of(&head) {
             Some(_) => head
                 .reply_to
                 .is_some()
@@ -137,8 +137,14 @@ fn ended_here(ended: Ended<Origin>, answered: usize) -> Result<Option<usize>, Bo
 }
 
 impl State {
-    fn arrival(&self, reply_to: &ReplyTo) -> Arrival<Origin> {
-        match self.node {
+    /// The node that sent or forwarded an invocation; `None`: a source did, also over the link of a node to whose process it
+    /// belongs.
+    fn node_of(&self, head: &TravelHead) -> Option<u32> {
+        self.node.filter(|_| !head.is_of_source())
+    }
+
+    fn arrival(&self, head: &TravelHead, reply_to: &ReplyTo) -> Arrival<Origin> {
+        match self.node_of(head) {
             Some(node) => Arrival::Node(node),
             None => Arrival::Source {
                 connection: self.source.connection,
