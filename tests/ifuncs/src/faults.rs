@@ -6,7 +6,7 @@ use ifunc::prelude::*;
 
 use crate::State;
 
-/// Numbers of the ways that [`t_faults`] ends.
+/// Numbers of the ways that `t_faults` ends.
 pub const WAYS: [&str; 8] = [
     "reads a wild pointer",
     "writes where it may not",

@@ -302,7 +302,7 @@ pub fn t_note(note: Note, state: &mut State) {
     state.counter += u64::from(note.sum);
 }
 
-/// Ends a tour of [`t_relay`] with twice its sum.
+/// Ends a tour of `t_relay` with twice its sum.
 #[ifunc]
 pub fn t_finish_tour(tour: Tour, state: &mut State, ctx: &mut Context) -> u64 {
     state.changes += 1;

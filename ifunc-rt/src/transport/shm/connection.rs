@@ -202,8 +202,8 @@ impl Connection {
     }
 
     /// Reads the socket. `false`: there is no wake-up. Detects that the peer is gone.
-    fn receive_wakeup(&self) -> bool {
-        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT) {
+    fn receive_wakeup(&self, flags: RecvFlags) -> bool {
+        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | flags) {
             Ok((1.., _)) | Err(Errno::INTR) => return true,
             Err(Errno::AGAIN) => {}
             Ok((0, _)) | Err(_) => self.set_gone(),
@@ -220,7 +220,7 @@ impl Waiter for Connection {
 
     fn clear_doorbell(&self) {
         for _ in 0..WAKEUPS_AT_ONCE {
-            if !self.receive_wakeup() {
+            if !self.receive_wakeup(RecvFlags::empty()) {
                 break;
             }
         }
@@ -242,8 +242,8 @@ impl Waiter for Connection {
     }
 
     fn check_peer_closed(&self) -> bool {
-        // The end is seen behind wake-ups that are not read yet.
-        if is_hung_up(self.socket.as_fd()) {
+        // Behind a wake-up that is not read yet, only the kernel sees the end.
+        if self.receive_wakeup(RecvFlags::PEEK) && is_hung_up(self.socket.as_fd()) {
             self.set_gone();
         }
         self.is_gone()
