@@ -329,6 +329,22 @@ unsafe extern "C" fn reads(address: *const u32) -> u32 {
     unsafe { address.read_volatile() }
 }
 
+/// Calls the C library's `memcpy`, and goes on when that has returned.
+unsafe extern "C" fn copies(from: *const u8) -> u32 {
+    let mut copy = [0_u8; 64];
+    let len = std::hint::black_box(copy.len());
+    // SAFETY: none: the fault is the test.
+    unsafe { libc::memcpy(copy.as_mut_ptr().cast(), from.cast(), len) };
+    std::hint::black_box(copy)[7].into()
+}
+
+/// A handler that relies on `SA_RESETHAND`: it returns to the instruction that faulted.
+extern "C" fn reports_once(_: libc::c_int) {
+    const SEEN: &[u8] = b"the handler of the host ran\n";
+    // SAFETY: reads the constant.
+    unsafe { libc::write(2, SEEN.as_ptr().cast(), SEEN.len()) };
+}
+
 /// In processes of their own, which they end.
 #[test]
 fn what_cannot_be_left_ends_the_process_with_a_message() {
@@ -337,18 +353,33 @@ fn what_cannot_be_left_ends_the_process_with_a_message() {
     let name = "tests::what_cannot_be_left_ends_the_process_with_a_message";
     if let Ok(case) = std::env::var(CHILD) {
         let contain = ContainOptions {
-            faults: case == "unguarded",
+            faults: case.starts_with("unguarded"),
             deadline: None,
         };
+        if case == "default" {
+            // SAFETY: plain data, for which zeros are valid; the handler only writes.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = reports_once as *const () as usize;
+                action.sa_flags = libc::SA_RESETHAND;
+                libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
+            }
+        }
         let options = InProcessOptions { contain, ..options() };
         let mut symbols = HostSymbols::new().unwrap();
-        // SAFETY: the function takes an address.
-        symbols
-            .allow(unsafe { crate::Symbol::untyped("reads", reads as *const c_void) })
-            .unwrap();
+        for (name, address) in [
+            ("reads", reads as *const c_void),
+            ("copies", copies as *const c_void),
+        ] {
+            // SAFETY: the functions take an address.
+            symbols
+                .allow(unsafe { crate::Symbol::untyped(name, address) })
+                .unwrap();
+        }
         let executor = InProcess::new(options, symbols, Arc::<Events>::default()).unwrap();
         let parts = match &*case {
             "unguarded" => calls("reads", [8, 0, 0]),
+            "unguarded copy" => calls("copies", [8, 0, 0]),
             _ => image("reads_null", READS_NULL.to_vec()),
         };
         let _ = run(&executor, &install(&executor, &parts).unwrap(), None);
@@ -360,6 +391,12 @@ fn what_cannot_be_left_ends_the_process_with_a_message() {
             "in an invocation of `calls` for source 1, at 0x",
             "without a guard",
         ),
+        (
+            "unguarded copy",
+            "in an invocation of `calls` for source 1, at 0x",
+            "without a guard",
+        ),
+        ("default", "the handler of the host ran", "Level::Contained"),
         (
             "default",
             "`reads_null` for source 1, at offset 0x3 of its image, address 0x0",

@@ -89,8 +89,9 @@ pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
 //      which began as 0, is restored. MXCSR and the x87 control word are restored only if they were changed: loading them costs
 //      more than comparing.
 //      Or by `ifunc_exec_escape`, from any depth of the injected stack, which restores all that was saved and returns 1 from the
-//      same call; the handler of a signal goes the same way (`contain`). That is no success, so the caller asks for an escape only then. No frame in between has anything to drop:
-//      images are `panic=abort`, and the host functions that escape own nothing.
+//      same call; the handler of a signal goes the same way (`contain`). That is no success, so the caller asks for an escape
+//      only then. No frame in between has anything to drop: images are `panic=abort`, and the host functions that escape own
+//      nothing.
 //
 // The host's stack pointer also lies at the top of the injected stack, and the call frame information finds it there: a
 // debugger that unwound an image (`debug/`) goes on into the frames of the host. An unwinder of the process never comes here

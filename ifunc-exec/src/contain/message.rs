@@ -1,12 +1,12 @@
-//! The message of a fault that is not contained, before the handler that was there before ends the process. Made without memory
-//! and locks.
+//! The message of a fault that is not contained. It is written before the earlier handler runs, which mostly ends the process, and
+//! allocates nothing and takes no lock.
 
 use std::fmt::{self, Write};
 
 use super::signals::signal_name;
 use crate::gate::{Gate, Interruption};
 
-/// Bytes of a message. What is longer is cut.
+/// Longest message in bytes; a longer one is cut.
 const LONGEST: usize = 512;
 
 struct Line {

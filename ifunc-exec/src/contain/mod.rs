@@ -1,12 +1,12 @@
 //! Faults and deadlines of injected code: they end the invocation, not the process.
 //!
 //! A handler of SIGSEGV, SIGBUS, SIGFPE and SIGILL finds the gate of the thread. If injected code raised the signal, the handler notes
-//! why and lets the thread go on in the shim's way out, as after a panic: the ifunc leaves nothing to drop. Whatever else raised
-//! it is the affair of the handler that was there before.
+//! why and lets the thread continue in the shim's way out, as after a panic: the ifunc leaves nothing to drop. Every other fault goes
+//! to the handler that was installed before.
 //!
 //! | what | file |
 //! |---|---|
-//! | the handlers, and those that were there before | `signals` |
+//! | the handlers, and the earlier ones | `signals` |
 //! | whether an invocation can be left | `gate/interrupt.rs` |
 //! | the stack that handlers run on | `alternate` |
 //! | the thread that finds invocations that are overdue | `watchdog` |
@@ -27,8 +27,8 @@ pub(crate) use self::signals::{code_name, install, signal_name};
 /// What an in-process executor does about invocations that do not end by themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContainOptions {
-    /// Faults end the invocation. Otherwise a message names the ifunc, and the process goes on as if there was no handler.
+    /// Faults end the invocation. Otherwise a message names the ifunc, and the earlier handler runs.
     pub faults: bool,
-    /// How long an invocation may run; `None`: as long as it likes.
+    /// How long an invocation may run; `None`: without a limit.
     pub deadline: Option<Duration>,
 }

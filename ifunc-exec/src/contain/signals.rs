@@ -17,15 +17,15 @@ const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIG
 /// The signal of a deadline. Nothing happens to a process that gets it without a handler.
 const DEADLINE: c_int = libc::SIGURG;
 
-/// What was there before us, by signal. Written once, before our handler is installed.
+/// The action that our handler replaced, by signal. Written once, before our handler is installed.
 static BEFORE: [AtomicPtr<sigaction>; 32] = [const { AtomicPtr::new(ptr::null_mut()) }; 32];
 /// Its address is the value of our own deadline signals.
 static OURS: u8 = 0;
 
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs the handlers: those of faults, and that of deadlines if there are any. Warns if a handler of faults that is ours was
-/// replaced meanwhile.
+/// Installs the handlers of faults, and that of deadlines if there are deadlines. Warns if the process has replaced one of our
+/// handlers of faults since.
 pub(crate) fn install(deadlines: bool) {
     static OF_FAULTS: Once = Once::new();
     static OF_DEADLINES: Once = Once::new();
@@ -55,6 +55,9 @@ fn install_one(signal: c_int, handler: Handler) {
     let mut action = action();
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // A deadline must not end the invocation while the handler of its fault runs: that would not return, and its signal stay blocked.
+    // SAFETY: writes the local.
+    unsafe { libc::sigaddset(&raw mut action.sa_mask, DEADLINE) };
     let before = Box::into_raw(Box::new(action_of(signal)));
     BEFORE[signal as usize].store(before, Ordering::Release);
     // SAFETY: the handler is of the type that SA_SIGINFO asks for, and does what handlers may do.
@@ -132,12 +135,12 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let before = unsafe { &*BEFORE[signal as usize].load(Ordering::Acquire) };
     // SAFETY: the caller's promise.
     let was_sent = unsafe { (*info).si_code } <= 0;
+    let default = action();
     match before.sa_sigaction {
         libc::SIG_IGN if was_sent || signal == DEADLINE => {}
         // By default it is ignored.
         libc::SIG_DFL if signal == DEADLINE => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            let default = action();
             // SAFETY: the instruction that faults is executed again when this handler returns, and ends the process. What was
             // sent is sent again, to this thread: it is blocked until then.
             unsafe {
@@ -151,6 +154,10 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
             let mut mask = MaybeUninit::uninit();
             // SAFETY: it was installed as a handler of this signal with these flags; it runs with the mask that it asked for.
             unsafe {
+                if before.sa_flags & libc::SA_RESETHAND != 0 {
+                    // It relies on that: a fault that happens again when it has returned ends the process.
+                    libc::sigaction(signal, &raw const default, ptr::null_mut());
+                }
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const before.sa_mask, mask.as_mut_ptr());
                 if before.sa_flags & libc::SA_SIGINFO != 0 {
                     std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
@@ -178,8 +185,8 @@ struct Queued {
 
 const _: () = assert!(size_of::<Queued>() == size_of::<siginfo_t>());
 
-/// Lets a thread of this process look whether its invocations are overdue. A thread that is gone, or another one that has its
-/// number now, does nothing.
+/// Sends a thread of this process the signal of a deadline: its handler ends the invocations that are overdue. A thread that has ended
+/// gets none, and another thread that has its number now finds nothing overdue.
 pub(super) fn notify(thread: c_int) {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let info = Queued {

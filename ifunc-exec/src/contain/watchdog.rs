@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::signals::notify;
 use crate::threads::{ThreadNumber, Threads};
 
-/// Bounds of the time between two looks.
+/// Bounds of the time between two checks.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(250);
 
@@ -68,7 +68,7 @@ impl Drop for Watchdog {
 struct Seen {
     count: u64,
     since: Instant,
-    /// Signals that it got.
+    /// Number of signals that its thread got for it.
     signals: u32,
 }
 
@@ -90,9 +90,10 @@ fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
             });
             if now - known.since >= limit {
                 passages.set_overdue(count);
-                // It may run on another thread than the one that it was made for.
-                is_lost |= known.signals > 0 && !passages.was_found(count);
-                known.signals += 1;
+                // It may run on another thread than the one that it was made for. All threads are asked once: a signal interrupts
+                // their system calls, and one that blocks it never answers.
+                is_lost |= known.signals == 1 && !passages.was_found(count);
+                known.signals = known.signals.saturating_add(1);
                 notify(passages.thread());
             }
             seen_now.insert(number, known);

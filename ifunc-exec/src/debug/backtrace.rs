@@ -50,7 +50,7 @@ pub fn describe(name: &str, code: &[u8], calls: &[u32], functions: Option<&Funct
     place(name, code, calls, functions, false)
 }
 
-/// As [`describe`], of a fault. If it `is_placed`, the first call is the instruction, and one.
+/// As [`describe`], of a fault. `is_placed`: the first of `calls` is the offset of the instruction plus 1.
 #[must_use]
 pub fn describe_fault(
     name: &str,
@@ -86,7 +86,7 @@ fn place(name: &str, code: &[u8], calls: &[u32], functions: Option<&Functions>, 
             here = call;
         }
     }
-    // As it is shown.
+    // An instruction is shown by its own offset.
     let shown_at = |index: usize, at: u32| at - u32::from(is_placed && index == 0);
     let backtrace = || backtrace.iter().copied().enumerate();
     let Some(functions) = functions else {

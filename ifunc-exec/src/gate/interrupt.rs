@@ -1,7 +1,7 @@
 //! Invocations that a signal ends: what may be left, and what must not.
 //!
-//! Everything here runs in handlers of signals: it allocates nothing and takes no lock. What it knows of the invocation is what the
-//! gate's shim writes for every one.
+//! Everything here runs in handlers of signals: it allocates nothing and takes no lock. It reads what the gate's shim writes for
+//! every invocation.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -72,9 +72,9 @@ impl Gate {
         // before they enter the host.
         let is_guarded = !self.containment.has_unguarded.load(Ordering::Relaxed);
         let may_leave = is_code
-            || memory::contains(at.pc)
             || at.is_overflow && is_guarded
-            || trap.is_fetch() && (is_guarded || self.was_called_by_code(at.stack));
+            || (memory::contains(at.pc) || trap.is_fetch())
+                && (is_guarded || self.was_called_by_code(at.stack));
         if !may_leave {
             return Outcome::Uncontained(
                 "it may be in a function that was allowed without a guard (`allow`, `allow_set`, `allow_library`), whose \
@@ -98,9 +98,7 @@ impl Gate {
             if gate.passages.is_overdue_here() {
                 if !gate.side.is(Side::Ifunc) {
                     gate.side.set(Side::HostAborted);
-                } else if ptr::eq(gate, self)
-                    && (gate.containment.code.contains(&trap.pc()) || memory::contains(trap.pc()))
-                {
+                } else if ptr::eq(gate, self) && gate.may_interrupt(trap) {
                     let (pc, stack) = (trap.pc(), trap.stack());
                     let at = Interruption {
                         pc,
@@ -115,6 +113,13 @@ impl Gate {
         }
     }
 
+    /// Whether an invocation on the ifunc's side can be left where the signal came. If not, the watchdog sends another one.
+    fn may_interrupt(&self, trap: &Trap) -> bool {
+        // A function of the host, or the handler of another signal, calls functions of memory, too.
+        self.containment.code.contains(&trap.pc())
+            || memory::contains(trap.pc()) && self.was_called_by_code(trap.stack())
+    }
+
     fn interrupt(&self, mut at: Interruption, trap: &mut Trap) {
         if at.is_overflow {
             // What a report reads.
@@ -126,7 +131,8 @@ impl Gate {
         trap.escape(self);
     }
 
-    /// Whether the function that is about to begin was called by injected code: where it would return to.
+    /// Whether the function that runs was called by injected code. The word at its stack pointer is its return address: it is about
+    /// to begin, or is a function of memory, which pushes nothing.
     fn was_called_by_code(&self, stack: usize) -> bool {
         let is_stack =
             (self.stack_low..self.stack_top).contains(&stack) && stack.is_multiple_of(align_of::<usize>());
@@ -138,7 +144,8 @@ impl Gate {
         self.containment.code.start < back && back <= self.containment.code.end
     }
 
-    /// The entry of the invocation that runs, and the number of its source: for the message of a process that is about to end. The context of the invocation lies on the host's stack, near where the shim left it.
+    /// The entry of the invocation that runs, and the number of its source: for the message of a process that is about to end.
+    /// The context of the invocation lies on the host's stack, near where the shim left it.
     pub(crate) fn invocation(&self) -> Option<(&InstalledEntry, u64)> {
         // SAFETY: the shim of the invocation that runs wrote it.
         let from = unsafe { *self.saved_rsp.get() };

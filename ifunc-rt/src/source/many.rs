@@ -272,10 +272,7 @@ impl<A> Drop for Answers<A> {
             return;
         }
         let connection = &mut self.submitter.shared().lock().connection;
-        self.tokens
-            .drain(..)
-            .flatten()
-            .for_each(|token| connection.abandon(token));
+        connection.abandon_all(self.tokens.drain(..).flatten());
     }
 }
 

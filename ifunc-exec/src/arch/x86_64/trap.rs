@@ -1,4 +1,4 @@
-//! What the processor was doing when a signal came, and where it goes on.
+//! The state of a thread that a signal interrupts, and where it continues after the handler.
 
 use std::ffi::c_void;
 

@@ -204,7 +204,13 @@ impl Connection {
 
     /// Drops a call. If it travels, its target is told now if there is credit: the target gives back what it holds for it.
     pub(super) fn abandon(&mut self, token: u64) {
-        self.protocol.caller.abandon(token);
+        self.abandon_all([token]);
+    }
+
+    /// As [`abandon`](Self::abandon), for several calls.
+    pub(super) fn abandon_all(&mut self, tokens: impl IntoIterator<Item = u64>) {
+        let caller = &mut self.protocol.caller;
+        tokens.into_iter().for_each(|token| caller.abandon(token));
         self.drive();
     }
 
