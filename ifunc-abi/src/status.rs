@@ -248,11 +248,12 @@ impl PanicDetail<'_> {
     }
 }
 
-/// Body of a [`Failure::Fault`] or a [`Failure::Deadline`]: two little-endian `u32`s (whether the first of `calls` is the
-/// instruction, number of `calls`), then `calls` and `text`. The text extends to the end of the body.
+/// Body of a [`Failure::Fault`] or a [`Failure::Deadline`]: two little-endian `u32`s (whether the first of `calls` is
+/// that of the instruction, number of `calls`), then `calls` and `text`. The text extends to the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultDetail<'a> {
-    /// The first of [`calls`](Self::calls) is the instruction, and one: otherwise the program counter was not in the image.
+    /// The first of [`calls`](Self::calls) is the offset of the instruction plus 1, as if it were a return address. Otherwise the
+    /// program counter was not in the image.
     pub is_placed: bool,
     /// The backtrace, as [`PanicDetail::calls`].
     pub calls: &'a [u8],

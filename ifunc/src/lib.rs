@@ -329,12 +329,12 @@ pub use ifunc_macros::layout;
 /// assert_eq!(<Counters as Layout>::TEXT.as_str(), "struct Counters{0:count:u64,8:last:u8}[16,8]");
 /// ```
 ///
-/// **Which types are the same.** Both sides may share one definition, or have one each: the text is compared, which holds the name
-/// of the type, its generic parameters, and the name, offset and type of each field; no path, so that a type may move between
+/// **Which types are the same.** Both sides may share one definition, or have one each. The target compares the texts: the name of the
+/// type, its generic parameters, and the name, offset and type of each field. A text has no path, so a type may move between
 /// modules and crates. `#[layout(name = "..")]` chooses the name in the text: a renamed type keeps the old one, and types of two
-/// modules that have one name and the same fields, and mean different things, get two. Privacy of fields ends at a
-/// text: whoever writes the same text has the same bytes. So no unsafe code may rely on what private fields hold, if an ifunc
-/// can reach the value.
+/// modules that have one name and the same fields, and mean different things, get two. Private fields
+/// are not private to types of the same text, which have the same bytes. So no unsafe code may rely on what private fields hold, if an
+/// ifunc can reach the value.
 ///
 /// ```
 /// # use ifunc::prelude::*;
@@ -409,7 +409,7 @@ pub use ifunc_macros::Opaque;
 /// ```
 ///
 /// A type may hold itself (`Box<Expr>`, `Vec<Expr>` in the fields of `Expr`, by its name or `Self`); two types that hold each other
-/// need one trait by hand.
+/// need the trait by hand for one of them.
 ///
 /// The derive refuses serde attributes that change what serde writes (`with`, `flatten`, `tag` ...): say what is written
 /// for a field by `#[shape(with = TYPE)]`, or implement the trait by hand.

@@ -157,7 +157,7 @@ impl Server {
     }
 
     fn report(&mut self) -> Result<(), Failure> {
-        if let Some(file) = self.meeting.has_met(self.rank) {
+        if let Some(file) = self.meeting.met_file(self.rank) {
             fs::write(file, "")?;
         }
         if let Some(addr) = self.reports.take() {
@@ -182,22 +182,23 @@ impl Meeting {
         })
     }
 
-    /// The file by which a server tells that it looks for no address any more.
-    fn has_met(&self, rank: u32) -> Option<PathBuf> {
+    /// The file that a server writes when it needs no more addresses.
+    fn met_file(&self, rank: u32) -> Option<PathBuf> {
         let directory = self.directory.as_ref()?;
         Some(directory.join(format!("{}-has-met-{rank}", self.job)))
     }
 
-    /// Waits until no server looks for addresses any more, and removes them.
+    /// Waits until no server needs addresses any more, and removes them.
     fn end(&self, servers: u32) -> Result<(), Failure> {
         let deadline = Instant::now() + START;
-        for file in (0..servers).filter_map(|rank| self.has_met(rank)) {
+        for file in (0..servers).filter_map(|rank| self.met_file(rank)) {
             while !file.exists() {
                 if Instant::now() > deadline {
                     return Err(format!(
-                        "a server did not write `{}` in {} s",
-                        file.display(),
-                        START.as_secs()
+                        "a server did not find the addresses of the others in {} s: it did not write `{}`\nhelp: its output \
+                         tells why",
+                        START.as_secs(),
+                        file.display()
                     )
                     .into());
                 }

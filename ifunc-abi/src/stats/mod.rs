@@ -151,11 +151,11 @@ pub struct GroupStats {
     pub replies: u64,
     /// Frames that return the weight of scopes, by which the source of a scope learns that everything in it has ended.
     pub weights: u64,
-    /// Other frames: the windows of streams, and reports of lost nodes.
+    /// Other frames: the windows of streams, reports of lost nodes, and invocations that are sent back.
     pub others: u64,
     /// Bytes of invocations for other nodes, or for itself, that were not sent.
     pub outbox_bytes: u64,
-    /// Calls of its sources that it awaits an answer of.
+    /// Calls of its sources that were forwarded and have no answer yet.
     pub slots: u64,
     /// Scopes in which something has not ended.
     pub scopes: u64,

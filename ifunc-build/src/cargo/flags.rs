@@ -1,8 +1,8 @@
 //! `[package.metadata.ifunc] cfg` and `rustflags`: what a package adds to the compiler's flags in its image builds, for itself and
 //! for its dependencies. A flag that would break an image, or make it another one than the builder states, is refused.
 
-/// Configuration that the compiler or the builder sets.
-const SET_BY_OTHERS: [&str; 15] = [
+/// Names of `cfg` that the compiler or cargo sets.
+const RESERVED_CFG: [&str; 15] = [
     "clippy",
     "debug_assertions",
     "doc",
@@ -29,7 +29,7 @@ const CODEGEN: [&str; 5] = [
     "overflow-checks",
 ];
 
-/// Options of `-C` that many know, and why an image cannot have them.
+/// Well-known options of `-C` that an image cannot have, and why.
 const REFUSED: [(&str, &str); 15] = [
     ("code-model", "the linker of images knows one code model"),
     (
@@ -44,9 +44,9 @@ const REFUSED: [(&str, &str); 15] = [
         "instrument-coverage",
         "its counters need a runtime that images do not have",
     ),
-    ("link-arg", "no linker of the system's links an image"),
-    ("link-args", "no linker of the system's links an image"),
-    ("linker", "no linker of the system's links an image"),
+    ("link-arg", "no linker of the system links an image"),
+    ("link-args", "no linker of the system links an image"),
+    ("linker", "no linker of the system links an image"),
     ("lto", "the builder chooses it: `--no-lto`"),
     ("opt-level", "the builder chooses it: `--opt-level`"),
     (
@@ -64,11 +64,11 @@ const REFUSED: [(&str, &str); 15] = [
     ),
     (
         "target-cpu",
-        "the image would not state what it needs; help: `cpu` in `[package.metadata.ifunc]` states it",
+        "the image would not state the CPU features that it needs; help: `cpu` in `[package.metadata.ifunc]` states it",
     ),
     (
         "target-feature",
-        "the image would not state what it needs; help: `cpu` in `[package.metadata.ifunc]` states a level, and \
+        "the image would not state the CPU features that it needs; help: `cpu` in `[package.metadata.ifunc]` states a level, and \
          `#[target_feature]` on a function with a check at run time needs none",
     ),
 ];
@@ -90,7 +90,7 @@ pub(super) fn of_cfg(entries: &[String]) -> Result<Vec<String>, String> {
                 "`cfg`: `{entry}` is neither `name` nor `name=\"value\"`\nhelp: `cfg = ['getrandom_backend=\"custom\"', 'tracing_off']`"
             ));
         }
-        if SET_BY_OTHERS.contains(&name) || name.starts_with("target_") || name.starts_with("ifunc_") {
+        if RESERVED_CFG.contains(&name) || name.starts_with("target_") || name.starts_with("ifunc_") {
             return Err(format!(
                 "`cfg`: `{name}` is set by the compiler or by the builder\nhelp: choose another name; features of the package are \
                  chosen by `--features`"
@@ -157,7 +157,7 @@ pub(super) fn of_rustflags(entries: &[String]) -> Result<Vec<String>, String> {
                 return refuse(
                     &format!("-C{option}"),
                     &format!(
-                        "it is not known to keep an image what it is; help: of `-C` there are {}",
+                        "it is not known to leave an image valid; help: these options of `-C` are accepted: {}",
                         CODEGEN.join(", ")
                     ),
                 );
@@ -181,7 +181,7 @@ pub(super) fn of_rustflags(entries: &[String]) -> Result<Vec<String>, String> {
         if !is_known {
             return refuse(
                 entry,
-                "the builder chooses what is compiled, for which target, and what comes out; help: there are lints (`-A`, `-W`, \
+                "the builder chooses what is compiled, for which target, and what comes out; help: accepted are lints (`-A`, `-W`, \
                  `-D`, `-F`, `--cap-lints`), `--check-cfg`, `--remap-path-prefix` and some of `-C`",
             );
         }

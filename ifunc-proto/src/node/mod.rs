@@ -182,7 +182,7 @@ pub struct NodeTraffic {
     pub replies: u64,
     /// Frames that return weights.
     pub weights: u64,
-    /// Windows, and lost nodes.
+    /// Windows, lost nodes, and invocations that are sent back.
     pub others: u64,
 }
 

@@ -81,11 +81,11 @@ pub(crate) struct HandleCounters {
 /// When invocations are sampled, the first so many of a handle are timed, and then one in so many.
 const SAMPLE: u64 = 64;
 
-/// How long invocations of a batch that run in one crossing of the call gate may take, if the next ones take as long as the last one
-/// that was timed. Other connections of the thread wait meanwhile.
-const CROSSING: Duration = Duration::from_micros(100);
-/// How many they are at least.
-const FEW: u64 = 64;
+/// How long one crossing of the call gate may take, if each of its invocations takes as long as the last one that was timed. Other
+/// connections of the thread wait meanwhile.
+const CROSSING_TIME: Duration = Duration::from_micros(100);
+/// How many invocations run in one crossing at least.
+const MIN_TOGETHER: u64 = 64;
 
 impl HandleCounters {
     pub(super) fn new(key: IfuncKey, times: Arc<SharedTimes>, timing: Timing) -> Self {
@@ -182,7 +182,7 @@ impl HandleCounters {
     pub(crate) fn time(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         locked(&self.times).record(took);
-        let together = (CROSSING.as_nanos() as u64 / took.max(1)).max(FEW);
+        let together = (CROSSING_TIME.as_nanos() as u64 / took.max(1)).max(MIN_TOGETHER);
         self.together.add(together.wrapping_sub(self.together.get()));
         let next = match self.timing {
             Timing::Sampled if self.hits.get() + 1 >= SAMPLE => SAMPLE,
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(counters.together(300), 0);
         counters.time(Duration::from_millis(1));
         counters.executed(8, 0);
-        assert_eq!(counters.together(1000), FEW as usize);
+        assert_eq!(counters.together(1000), MIN_TOGETHER as usize);
         let counts = counters.counts();
         assert_eq!(counts.hits, SAMPLE + 63 * 300 + 1);
         let untimed = HandleCounters::new(KEY, Arc::default(), Timing::Off);

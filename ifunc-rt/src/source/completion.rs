@@ -58,7 +58,7 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
     }
 }
 
-/// What a fault was, and where, with the names that the image's library has.
+/// What a fault was, and in which function, by the names in the image's library.
 fn placed(library: &Library, completion: &Completion) -> Option<String> {
     let fault = fault_of(completion.status, completion.bytes())?;
     let place = library.describe_fault(&fault.offsets().collect::<Vec<_>>(), fault.is_placed);
@@ -217,10 +217,10 @@ fn explain_signature(symbol: &str, image: &str, target: &str) -> String {
     let is_variable = |text: &str| text == VARIABLE || text.starts_with("static ");
     let is_function = |text: &str| text == FUNCTION || text.contains("fn ");
     let mut text = format!("\n  `{symbol}`\n    the image:  {image}\n    the target: {target}");
-    let in_rust = match target.starts_with('a') {
-        // Not stated.
-        true => String::new(),
-        false => format!("in Rust `{target}` among the imports, "),
+    let in_rust = match target {
+        // The target does not state the type.
+        VARIABLE | FUNCTION => String::new(),
+        signature => format!("in Rust `{signature}` among the imports, "),
     };
     if is_function(image) && is_variable(target) {
         text.push_str(&format!(
@@ -234,7 +234,7 @@ fn explain_signature(symbol: &str, image: &str, target: &str) -> String {
     text
 }
 
-/// What an image or a target states of an import of which it knows no more.
+/// What an image or a target states of an import whose type it does not know.
 pub(super) const VARIABLE: &str = "a variable";
 pub(super) const FUNCTION: &str = "a function";
 

@@ -407,7 +407,7 @@ impl TargetBuilder {
         self
     }
 
-    /// How long an invocation may run; the entries of a batch that run together count as one. Default: as long as it likes. At
+    /// How long an invocation may run; the entries of a batch that run together count as one. Default: without a limit. At
     /// the limit, or at most a quarter (at least a millisecond) after it, the invocation ends with
     /// [`Failure::Deadline`](crate::Failure::Deadline), at whatever instruction it is. A function of the host is not
     /// interrupted: the invocation ends when that returns.
@@ -419,7 +419,7 @@ impl TargetBuilder {
         self
     }
 
-    /// What the host does after an invocation ended early, by a panic, a fault, its [time](Self::max_run_time), or for want of stack:
+    /// What the host does after an invocation ended early, by a panic, a fault, its [deadline](Self::max_run_time), or too little stack:
     /// the data of the target may be half changed. The hook is called on the thread that serves, before the next
     /// invocation, and before the source is told.
     ///

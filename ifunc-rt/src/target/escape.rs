@@ -37,7 +37,7 @@ pub enum AfterEscape {
     Stop,
 }
 
-/// An invocation that ended at a place where it did not mean to.
+/// An invocation that ended early.
 pub struct Escaped<'a> {
     ifunc: &'a str,
     source: SourceInfo,
@@ -68,7 +68,7 @@ impl Escaped<'_> {
         self.why
     }
 
-    /// What is known beside it: the message of a panic, the signal and the address of a fault.
+    /// The message of a panic, the signal and the address of a fault, the limit of a deadline.
     #[must_use]
     pub fn detail(&self) -> String {
         let text = match self.why {

@@ -68,7 +68,7 @@ fn nodes_start_later_are_killed_and_start_again() {
         sum(0, &early)
     );
 
-    // They get the code from whoever forwards to them. The others count them once their first frame has arrived.
+    // They get the code from the node that forwards to them. The others count them once their first frame has arrived.
     nodes.start(6..8, 8);
     all_is_well(&tour);
 

@@ -1,4 +1,4 @@
-//! The source's side: both algorithms on all servers, and fetching what the servers have.
+//! The source's side: runs both algorithms on all servers, and fetches graph and results.
 
 use std::collections::VecDeque;
 
@@ -21,9 +21,9 @@ pub struct Cluster {
 }
 
 /// Calls under way while an array is fetched.
-const AT_A_TIME: usize = 8;
-/// Longest answer of a target that does not choose another limit.
-const ANSWER: usize = 64 << 10;
+const MAX_CALLS: usize = 8;
+/// Bytes of a page: the longest answer of a target that does not choose another limit.
+const PAGE_BYTES: usize = 64 << 10;
 
 impl Cluster {
     /// Connects to servers over which a graph of so many vertices is cut.
@@ -58,7 +58,7 @@ impl Cluster {
             vertex: root,
             level: 0,
         };
-        // One scope for the whole search: nobody knows before how many messages it takes.
+        // One scope for the whole search: the number of messages is not known in advance.
         succeeded(server.finish(|scope| scope.send(&visit, &[root]))?)
     }
 
@@ -145,11 +145,11 @@ fn succeeded(finished: Finished) -> Result<u64, Failure> {
 
 /// Fetches the bytes of an array of a server, page by page, with several calls under way.
 fn fetch_array(server: &Handle<fetch>, array: Array, len: usize) -> Result<Vec<u8>, Failure> {
-    let pages = (0..len as u64).step_by(ANSWER);
+    let pages = (0..len as u64).step_by(PAGE_BYTES);
     let mut calls = pages.map(|from| server.call(&Page { array, from }));
     let mut under_way = calls
         .by_ref()
-        .take(AT_A_TIME)
+        .take(MAX_CALLS)
         .collect::<Result<VecDeque<_>, _>>()?;
     let mut bytes = Vec::with_capacity(len);
     while let Some(call) = under_way.pop_front() {

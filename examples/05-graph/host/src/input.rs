@@ -58,6 +58,14 @@ impl Input {
         }
     }
 
+    /// Which numbers vertices have, for messages.
+    fn numbers(&self) -> String {
+        match self {
+            Self::Rmat(_) => format!("vertices are 0 to {}", self.vertices() - 1),
+            Self::File(_) => "`--root` takes a number of the file".into(),
+        }
+    }
+
     /// The vertex that the input calls `id`.
     ///
     /// # Errors
@@ -67,6 +75,6 @@ impl Input {
             Self::Rmat(_) => u32::try_from(id).ok().filter(|&vertex| vertex < self.vertices()),
             Self::File(list) => list.number(id),
         };
-        vertex.ok_or_else(|| format!("the graph has no vertex {id}").into())
+        vertex.ok_or_else(|| format!("the graph has no vertex {id}\nhelp: {}", self.numbers()).into())
     }
 }

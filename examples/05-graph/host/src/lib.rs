@@ -88,7 +88,7 @@ impl Options {
 /// The graph cannot be read, or a server cannot listen.
 pub fn target(addr: &str) -> Result<(), Failure> {
     let options = Options::from_env()?;
-    // Before other servers start, which would report the same error.
+    // Before other servers start: they would report the same error.
     let input = options.input()?;
     run(addr, options.servers, |server| {
         serve(server, &input, options.directed)
@@ -100,7 +100,7 @@ fn serve(mut server: Server, input: &Input, directed: bool) -> Result<(), Failur
     let rows = Rows::new(input, directed, part.range())?;
     // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
     let builder = unsafe { Target::builder().accept_code() };
-    // What a server sends in one step has to wait somewhere: at most 16 bytes for each vertex.
+    // A server may send all of a step before another one receives it: at most 16 bytes for each vertex.
     let outbox = (16 * input.vertices() as usize).max(16 << 20) * 2;
     let mut target = builder.outbox(outbox).listen(server.address())?;
     server.join(&mut target)?;
@@ -126,12 +126,12 @@ pub fn source(addr: &str) -> Result<(), Failure> {
     };
 
     let (mut bfs, visits) = measured("bfs", &cluster, || cluster.search(root))?;
-    bfs.one_way(visits, run.cut_edges);
+    bfs.without_answers(visits, run.cut_edges);
     let (mut pagerank, additions) = measured("pagerank", &cluster, || cluster.rank(options.steps))?;
-    pagerank.one_way(additions, run.cut_edges * options.steps);
+    pagerank.without_answers(additions, run.cut_edges * options.steps);
     let (fetch, fetched) = measured("fetch", &cluster, || cluster.graph())?;
     if fetched != graph {
-        return Err("the fetched graph is another one".into());
+        return Err("the fetched graph is not the one that the source read".into());
     }
     let (levels, search_alone) = timed(|| sequential::levels(&fetched, root));
     let (ranks, rank_alone) = timed(|| sequential::ranks(&fetched, options.steps));
@@ -199,7 +199,7 @@ fn most_neighbours(graph: &Rows) -> u32 {
     most.map_or(0, |(vertex, _)| vertex)
 }
 
-/// Computes on the servers; returns what it cost, too.
+/// Runs `compute`, which works on the servers; returns its cost and its result.
 fn measured<T>(
     algorithm: &'static str,
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! What each way has cost: a table for people, an array of objects for programs.
+//! What each way to a result has cost: a table for people, an array of JSON objects for programs.
 
 use std::fmt::Write as _;
 
@@ -33,8 +33,9 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// So many of the messages were invocations without an answer, and would have been this many with one for each edge.
-    pub fn one_way(&mut self, invocations: u64, one_per_edge: u64) {
+    /// Subtracts the answers that so many invocations did not have: [`Moved`] counts one for each. `one_per_edge`: how many messages
+    /// there would have been with one for each edge to another server.
+    pub fn without_answers(&mut self, invocations: u64, one_per_edge: u64) {
         self.moved.messages -= invocations;
         self.one_per_edge = Some(one_per_edge);
     }

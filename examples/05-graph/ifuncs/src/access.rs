@@ -1,4 +1,4 @@
-//! Setting columns and reading arrays: what the source needs to begin, and to compare.
+//! Ifuncs that set columns and read arrays: the source prepares the algorithms with them, and compares results.
 
 use ifunc::prelude::*;
 use ifunc::zerocopy::IntoBytes;

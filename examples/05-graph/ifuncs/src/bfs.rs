@@ -16,7 +16,7 @@ pub const LEVELS: u32 = 0;
 /// The level of a vertex that was not reached.
 pub const UNREACHED: u64 = u64::MAX;
 
-/// A vertex can be reached in so many steps.
+/// A vertex that can be reached, and in how many steps.
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
@@ -33,14 +33,14 @@ pub fn visit(reached: &[Reached], graph: &mut dyn Graph, ctx: &mut Context) {
     send_batches::<visit, _>(&explore(reached, graph), ctx);
 }
 
-/// Visits vertices, and returns what was reached on each server; nothing on this one.
+/// Visits vertices of this server. Returns the vertices of each other server that it reached.
 fn explore(reached: &[Reached], graph: &mut dyn Graph) -> Vec<Vec<Reached>> {
     let part = graph.part();
     let mut elsewhere = vec![Vec::new(); part.servers as usize];
     let mut found = vec![false; part.vertices as usize];
     let mut reached = reached.iter().copied().peekable();
     let mut queue: VecDeque<Reached> = VecDeque::new();
-    // The nearest first: no other way from here to a vertex is shorter than the first one.
+    // The nearest first: of the paths from this batch to a vertex, the first one is a shortest one.
     while let Some(Reached { vertex, level }) = match (queue.front(), reached.peek()) {
         (Some(here), Some(there)) if there.level < here.level => reached.next(),
         (Some(_), _) => queue.pop_front(),

@@ -97,15 +97,15 @@ impl Part {
 }
 
 /// Most entries of a message.
-const BATCH: usize = 1 << 16;
+const MAX_ENTRIES: usize = 1 << 16;
 
-/// Sends each server what is for it, as few invocations of `F` that take a batch.
+/// Sends each server the entries for it, in as few invocations of `F` as possible.
 fn send_batches<F, T>(batches: &[Vec<T>], ctx: &mut Context)
 where
     F: for<'a> Ifunc<Payload<'a> = [T]>,
 {
     for (server, entries) in (0..).zip(batches) {
-        for batch in entries.chunks(BATCH) {
+        for batch in entries.chunks(MAX_ENTRIES) {
             send::<F>(server, batch, ctx);
         }
     }

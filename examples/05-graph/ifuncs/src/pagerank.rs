@@ -20,19 +20,19 @@ pub const SUMS: u32 = 2;
 /// The sum of all ranks.
 pub const ONE: u64 = 1 << 62;
 
-/// 0.85 of it: what follows edges.
+/// The part of a rank that follows edges: 0.85 of it.
 #[must_use]
 pub fn damped(rank: u64) -> u64 {
     rank / 20 * 17
 }
 
-/// What each vertex has without any edge that leads to it.
+/// The rank of a vertex to which no edge leads.
 #[must_use]
 pub fn base(vertices: u32) -> u64 {
     (ONE - damped(ONE)) / u64::from(vertices)
 }
 
-/// What a vertex receives.
+/// What a vertex receives from its neighbours in a step.
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -42,7 +42,7 @@ pub struct Share {
     pub amount: u64,
 }
 
-/// Divides the rank of each vertex among its neighbours, on all servers: the one that the source invokes tells the others. A
+/// Divides the rank of each vertex among its neighbours, on all servers: the one that the source invokes sends itself to the others. A
 /// vertex without neighbours keeps its rank.
 #[ifunc]
 pub fn scatter(_: (), graph: &mut dyn Graph, ctx: &mut Context) {
@@ -57,7 +57,7 @@ pub fn scatter(_: (), graph: &mut dyn Graph, ctx: &mut Context) {
     send_batches::<add, _>(&shares, ctx);
 }
 
-/// What the vertices of each server receive from those of this one. The shares of many neighbours in one vertex are one.
+/// What the vertices of each server receive from those of this one. The shares of several neighbours for one vertex are added up.
 fn shares(graph: &mut dyn Graph) -> Vec<Vec<Share>> {
     let part = graph.part();
     let mut sums = vec![0; part.vertices as usize];

@@ -1,4 +1,4 @@
-//! What happens to a node, and what must be true of the call and of the other nodes.
+//! Applies the fault of a cell to its victim, and checks the call and the other nodes.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use super::scene::Group;
 use crate::faults::TIMEOUT;
 use crate::faults::cell::{Fault, Transport};
 
-/// What a node says of another one that is gone.
+/// What a node logs when it loses another one.
 const LOST: &str = "a node of the group was lost";
-/// What a machine that has other things to do may add to a deadline.
+/// How long after a deadline a busy machine may report it.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// Does it, and looks; how long the call took to end, if the node died.
+/// Brings the call to the stage, applies the fault, and checks what follows. Returns how long the call took to end, if the node died.
 ///
 /// # Errors
-/// What is not as it must be.
+/// The first check that failed.
 pub fn act(group: &mut Group<'_>, stage: Stage) -> Result<Option<Duration>, String> {
     let id = group.enter(stage)?;
     let ended = match group.cell.fault {
@@ -26,21 +26,21 @@ pub fn act(group: &mut Group<'_>, stage: Stage) -> Result<Option<Duration>, Stri
             None
         }
     };
-    group.close_the_books()?;
+    group.check_journal()?;
     Ok(ended)
 }
 
 fn kill(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, String> {
     let victim = stage.node();
     group.nodes[victim].kill()?;
-    let took = ends(group, stage, id)?;
-    let others = others_go_on(group, victim)?;
+    let took = check_end(group, stage, id)?;
+    let others = check_others(group, victim)?;
     group.gives_back(others)?;
     if victim != 0 {
         // It is not found any more, which the error says.
         let route = format!("{},{victim}", 3 - victim);
         let said = group.tour("main", &route)?;
-        if !is_of(&said, victim) {
+        if !names_node(&said, victim) {
             return Err(format!("a tour to node {victim}, which was killed: `{said}`"));
         }
     }
@@ -52,7 +52,7 @@ fn restart(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, Str
     let victim = stage.node();
     group.nodes[victim].kill()?;
     group.restart(victim)?;
-    let took = ends(group, stage, id)?;
+    let took = check_end(group, stage, id)?;
     // Until every node has noticed, calls end with errors that say which node.
     let deadline = Instant::now() + TIMEOUT;
     for (name, route) in [("main", "1,2,0"), ("other", "2,0,1")] {
@@ -61,7 +61,7 @@ fn restart(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, Str
             if said.starts_with("executed ") {
                 break;
             }
-            if !is_of(&said, victim) && said != "indeterminate" || Instant::now() > deadline {
+            if !names_node(&said, victim) && said != "indeterminate" || Instant::now() > deadline {
                 return Err(format!(
                     "node {victim} was started again, and a tour over {route} by `{name}` ends with `{said}`"
                 ));
@@ -75,8 +75,9 @@ fn restart(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, Str
     Ok(took)
 }
 
-/// The call ends in time: with an error that says which node, or with its answer if the victim had done its part. How soon.
-fn ends(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, String> {
+/// Checks that the call ends in time: with an error that names the victim, or with its answer if the victim had done its part. Returns how
+/// long it took.
+fn check_end(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, String> {
     let (victim, began) = (stage.node(), Instant::now());
     let said = group.ended(id, group.deadline() + SLACK)?;
     let was_sent = stage == Stage::Forwarded;
@@ -85,7 +86,7 @@ fn ends(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, String
         // Over shared memory a frame that was sent outlives its sender.
         false if was_sent && group.cell.transport == Transport::Shm => false,
         false if victim == 0 => said == "indeterminate",
-        false => is_of(&said, victim),
+        false => names_node(&said, victim),
     };
     match fits {
         true => Ok(began.elapsed()),
@@ -95,8 +96,8 @@ fn ends(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, String
     }
 }
 
-/// Whether an error is of this node.
-fn is_of(said: &str, node: usize) -> bool {
+/// Whether an error names this node.
+fn names_node(said: &str, node: usize) -> bool {
     let lists = |names: &str| {
         let first = said.split(names).nth(1).unwrap_or_default();
         let mut nodes = first
@@ -107,8 +108,8 @@ fn is_of(said: &str, node: usize) -> bool {
     said.starts_with("error ") && (said.contains(&format!("node {node}")) || lists("lost meanwhile: "))
 }
 
-/// A call over the nodes that are left is answered. The connection that it went over.
-fn others_go_on(group: &mut Group<'_>, victim: usize) -> Result<&'static str, String> {
+/// Checks that a call over the other nodes is answered. Returns the connection that it went over.
+fn check_others(group: &mut Group<'_>, victim: usize) -> Result<&'static str, String> {
     let (name, route) = match victim {
         0 => ("other", "2,1"),
         1 => ("main", "2,0"),
@@ -136,7 +137,7 @@ fn stop(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<(), String> {
             "node {victim} is stopped, and the call ends with `{said}`"
         ));
     }
-    others_go_on(group, victim)?;
+    check_others(group, victim)?;
     std::thread::sleep(group.stop().saturating_sub(stopped.elapsed()));
     group.nodes[victim].resume()?;
     group.nodes[victim].go()?;

@@ -1,8 +1,8 @@
 //! The cells of groups: what becomes of a call that travels when a node on its way is killed, stopped or restarted.
 //!
 //! A cell is four processes: the nodes 0, 1 and 2, and a source. The call goes to node 0, its first target, is forwarded to node 1
-//! and on to node 2, which answers. [`scene`] starts them and brings the call to a place; [`act`] does to the victim what the cell
-//! says, and looks at the call and at the others.
+//! and on to node 2, which answers. [`scene`] starts them and brings the call to a stage; [`act`] applies the fault to the victim, and
+//! checks the call and the other nodes.
 
 pub mod act;
 pub mod scene;
@@ -28,13 +28,13 @@ names! {
 pub struct GroupCell {
     /// What carries the links.
     pub transport: Transport,
-    /// Whom it happens to.
+    /// The part of the victim.
     pub part: Part,
-    /// What happens.
+    /// What happens to the victim.
     pub fault: Fault,
 }
 
-/// Where exactly it happens.
+/// Where the call is when the fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Node 1 ran it. What it forwarded is in its outbox.

@@ -50,7 +50,7 @@ impl<'a> Group<'a> {
     /// Starts the processes, and lets two tours meet every link.
     ///
     /// # Errors
-    /// Why that does not work, and where everybody is.
+    /// Why that does not work, and where every process is.
     pub fn begin(
         setting: &'a Setting,
         cell: GroupCell,
@@ -266,7 +266,7 @@ impl<'a> Group<'a> {
     ///
     /// # Errors
     /// Everything that does not agree.
-    pub fn close_the_books(&self) -> Result<(), String> {
+    pub fn check_journal(&self) -> Result<(), String> {
         let mut runs: BTreeMap<(u64, usize), usize> = BTreeMap::new();
         for invocation in ledger::journal(&self.folder.join("journal"))? {
             let visit = (invocation.id >> 8, (invocation.id & 0xff) as usize);
@@ -294,7 +294,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Where everybody is.
+    /// Where every process is.
     pub fn diagnosis(&self) -> String {
         let all = self.nodes.iter().chain([&self.source]);
         all.map(Process::diagnosis).collect()
