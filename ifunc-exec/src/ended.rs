@@ -172,7 +172,7 @@ fn fault(signal: i32, at: &Interruption) -> String {
     }
     match (signal, code_name(signal, at.code)) {
         (libc::SIGSEGV | libc::SIGBUS, "") => format!("{name}, address {address:#x}"),
-        // The processor does not say which address it was.
+        // The processor does not report the address.
         (libc::SIGSEGV, why) if at.code == libc::SI_KERNEL => format!("{name} ({why})"),
         (libc::SIGSEGV | libc::SIGBUS, why) => format!("{name} ({why}), address {address:#x}"),
         (_, "") => name.to_owned(),

@@ -128,9 +128,9 @@ pub(crate) struct Import<'a> {
     pub(crate) symbol: &'a str,
     /// Every reference to it is weak.
     pub(crate) weak: bool,
-    /// An object says that it is a variable.
+    /// An object declares it as a variable.
     pub(crate) is_variable: bool,
-    /// An object says that it is a function, or code calls it.
+    /// An object declares it as a function, or code calls it.
     pub(crate) is_function: bool,
 }
 

@@ -34,7 +34,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             Ok(Some(found)) if self.is_unextracted(symbol, found) => {
                 self.import(site, symbol).map(|target| (target, addend))
             }
-            // The author says that the target has it, and a helper may have one of the same name.
+            // The author declares that the target has it; a helper may define one of the same name.
             Ok(Some(found))
                 if self.inputs.role(found.object) == Role::Helper && self.is_declared(symbol.name) =>
             {

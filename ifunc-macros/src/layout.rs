@@ -229,7 +229,7 @@ fn struct_text(name: &str, generics: &Generics, fields: &[Field]) -> TokenStream
     with_size(&quote!(#text.str("{") #(#fields)* .str("}")))
 }
 
-/// What adds the parameters of a generic type to its text: a `PhantomData` may be all that tells two instances apart.
+/// Functions that add the parameters of a generic type to its text: two instances may differ in a `PhantomData` alone.
 fn parameters(generics: &Generics) -> Vec<impl Fn(&TokenStream) -> TokenStream> {
     let params: Vec<_> = generics
         .params

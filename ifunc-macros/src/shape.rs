@@ -223,7 +223,7 @@ fn serde_skips(attrs: &[Attribute], errors: &mut Errors) -> bool {
     skips(attrs, false, errors)
 }
 
-/// As [`serde_skips`]; `is_described`: the author says what serde writes.
+/// As [`serde_skips`]; `is_described`: the author states what serde writes.
 fn skips(attrs: &[Attribute], is_described: bool, errors: &mut Errors) -> bool {
     const WRITERS: [&str; 3] = ["with", "serialize_with", "deserialize_with"];
     let mut skip = false;

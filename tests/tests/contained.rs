@@ -7,7 +7,7 @@ use ifunc_rt::{Error, Failure};
 use ifunc_tests_ifuncs::faults::{WAYS, t_faults};
 use ifunc_tests_ifuncs::t_add;
 
-/// What the source is told of each way in which the Rust ifunc ends, and its place.
+/// The error that the source gets for each way in which the Rust ifunc ends, and its place.
 const RUST: [&str; WAYS.len()] = [
     "SIGSEGV (not mapped), address 0x18, at offset 0x",
     "SIGSEGV (not permitted), address 0x",

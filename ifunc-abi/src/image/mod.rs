@@ -275,7 +275,7 @@ pub enum ImportKind {
     Function,
     /// It is read or written.
     Variable,
-    /// The image takes its address, and nothing says what for: an undeclared import of C.
+    /// The image takes its address, and does not state what it is: an undeclared import of C.
     Unknown,
 }
 

@@ -282,7 +282,7 @@ fn link_all(
         .collect();
     let variables = records.imports.iter().filter(|(_, text)| is_variable(text));
     let variables = variables.map(|(symbol, _)| &**symbol);
-    // What C says of a symbol that Rust declares does not count.
+    // If Rust declares a symbol, C's declaration of it does not count.
     let of_c = c_files.into_iter().flat_map(CompiledFiles::variables);
     let of_c = of_c.filter(|symbol| !records.imports.contains_key(*symbol));
     let variables: BTreeSet<&str> = variables.chain(of_c).collect();

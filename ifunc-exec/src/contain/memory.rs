@@ -29,7 +29,7 @@ pub(crate) fn contains(pc: usize) -> bool {
         .is_some_and(|code| code.iter().any(|range| range.contains(&pc)))
 }
 
-/// What libgcc's `_Unwind_Find_FDE` says of a function.
+/// What libgcc's `_Unwind_Find_FDE` writes about a function.
 #[repr(C)]
 struct Bases {
     text: *const c_void,

@@ -177,7 +177,7 @@ pub(crate) fn is_unsafe(sig: &Signature) -> bool {
 pub(crate) struct Parts {
     done: Vec<TokenStream>,
     literal: String,
-    /// Of the types that may be opaque, the function that says so.
+    /// For each type that may be opaque, its function `named_type`.
     named: Vec<TokenStream>,
 }
 

@@ -117,7 +117,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         Ok(true)
     }
 
-    /// Tells the peer that a call was dropped, unless it has ended meanwhile.
+    /// Cancels a call that was dropped, unless it has ended meanwhile.
     fn send_cancel(&mut self, tx: &mut impl Outbound, token: u64) -> Result<bool, LinkError> {
         if self.calls.is_abandoned(token) {
             if tx.reserve(0, 1)?.is_none() {

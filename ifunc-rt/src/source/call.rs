@@ -246,7 +246,7 @@ impl Submitter {
 }
 
 /// An outstanding call. Dropping it drops the answer; the target still runs the invocation. If it was forwarded to other nodes of a
-/// [group](crate::group), it still runs there, and the first target is told that nothing awaits it any more.
+/// [group](crate::group), it still runs there, and the source cancels it at the first target, which gives back what it holds for it.
 ///
 /// There are three ways to get its answer: [`wait`](Self::wait) blocks, [`try_wait`](Self::try_wait) polls, and as a
 /// future it can be awaited under any executor. [`Source::driver`](super::Source::driver) explains which thread

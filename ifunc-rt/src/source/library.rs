@@ -213,7 +213,7 @@ impl Library {
         About::new(&self.about).unwrap_or_default()
     }
 
-    /// What the image takes an import for, if it says so.
+    /// Whether the image takes an import for a function or a variable, if it states that.
     pub(super) fn kind_of_import(&self, symbol: &str) -> Option<&'static str> {
         let image = Image::parse(&self.image).ok()?;
         let mut imports = image.imports();

@@ -40,7 +40,7 @@ impl<E: Encoding> Handle<E> {
     /// on there when the iterator has taken some.
     ///
     /// **The deadline** of the handle holds for the whole call at the target, and for the wait for each part here. A dropped
-    /// stream drops the parts that it has not returned, and its target is told: an invocation that waits for the window ends.
+    /// stream drops the parts that it has not returned, and cancels the call: an invocation that waits for the window ends.
     ///
     /// # Errors
     /// As [`call`](Self::call).

@@ -421,7 +421,7 @@ impl TargetBuilder {
 
     /// What the host does after an invocation ended early, by a panic, a fault, its [deadline](Self::max_run_time), or too little stack:
     /// the data of the target may be half changed. The hook is called on the thread that serves, before the next
-    /// invocation, and before the source is told.
+    /// invocation, and before the source receives the failure.
     ///
     /// ```no_run
     /// use ifunc_rt::{AfterEscape, Level, Target};

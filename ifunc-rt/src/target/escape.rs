@@ -33,7 +33,7 @@ pub enum Level {
 pub enum AfterEscape {
     /// It goes on.
     Continue,
-    /// It stops serving, as by [`StopHandle::stop`]. The source of the invocation is told why that ended.
+    /// It stops serving, as by [`StopHandle::stop`]. The source of the invocation receives the failure.
     Stop,
 }
 

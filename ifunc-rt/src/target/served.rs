@@ -575,7 +575,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         RunEnd { executed, failed }
     }
 
-    /// Counts and logs an invocation that has no answer, and tells the host if it ended early.
+    /// Counts and logs an invocation that has no answer, and calls the host's hook if it ended early.
     #[cold]
     #[inline(never)]
     fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {

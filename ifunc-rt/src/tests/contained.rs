@@ -10,7 +10,7 @@ use super::images::{self, Add};
 use super::running::{Running, accepting, roomy, source, unique};
 use crate::{AfterEscape, Error, Failure, Level, Target};
 
-/// What ends early, its machine code, and the beginning of what its source is told.
+/// Ifuncs that end early: name, machine code, and a part of the error that the source gets.
 const CASES: [(&str, &[u8], &str); 6] = [
     // xor eax, eax; mov rax, [rax]
     (

@@ -27,6 +27,7 @@ use ifunc_exec::services::now;
 use ifunc_proto::host::{Failed, ReplyTo};
 use ifunc_proto::node::{Event, Node, NodeConfig};
 
+use crate::observe::limited;
 use crate::os::EventFd;
 use crate::source::library::Library;
 
@@ -178,7 +179,7 @@ impl Travels {
                 self.post(origin.connection, Mail::Finished { origin, report });
             }
             Event::NodeLost { node, connections } => {
-                tracing::warn!(node = node.node.get(), "a node of the group was lost");
+                limited!(warn, node = node.node.get(), "a node of the group was lost");
                 for connection in connections {
                     self.post(connection, Mail::Lost(node));
                 }

@@ -19,7 +19,7 @@ pub(super) struct Client {
     pub(super) calls: Vec<(u64, u32)>,
     /// Scopes that are not over: their numbers in the ledger.
     pub(super) scopes: Vec<u32>,
-    /// Windows that it has not told its target: tokens, and counts.
+    /// Grants that it has not sent to its target: tokens, and counts.
     ungranted: Vec<(u64, u32)>,
     /// Numbers of scopes that it used.
     numbers: u32,

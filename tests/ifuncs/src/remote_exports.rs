@@ -24,10 +24,10 @@ extern "C" fn by_calls(words: u32) -> u32 {
     CALLS.fetch_add(words, Ordering::Relaxed) + words
 }
 
-/// Replaces the tariff; `well`: by what has its type. Answers 0, or 1: the target refused it.
+/// Replaces the tariff; `is_same_type`: by a function that has its type. Answers 0, or 1: the target refused it.
 #[ifunc]
-pub fn t_reprice(well: bool, _: &State, ctx: &mut Context) -> u32 {
-    let text = if well {
+pub fn t_reprice(is_same_type: bool, _: &State, ctx: &mut Context) -> u32 {
+    let text = if is_same_type {
         "fn t_tariff(u32)->u32"
     } else {
         "fn t_tariff(u64)->u32"

@@ -1,5 +1,5 @@
 //! Breadth-first search and PageRank on a graph that is cut over several servers. The source sends both algorithms, which no
-//! server knows; they go from server to server in batches, and `Source::finish` tells when nothing is under way any more. Then
+//! server knows; they go from server to server in batches, and `Source::finish` returns when every invocation has ended. Then
 //! the source fetches the graph instead, to compare both the results and what they cost.
 //!
 //! `cargo ifunc run 05-graph -- [FILE] [--servers N] [--json FILE]`; `--help` lists all options.

@@ -202,7 +202,8 @@ impl Connection {
         self.drive();
     }
 
-    /// Drops a call. If it travels, its target is told now if there is credit: the target gives back what it holds for it.
+    /// Drops a call. If it travels, the source cancels it at its target, now if there is credit: the target gives back what it holds for
+    /// it.
     pub(super) fn abandon(&mut self, token: u64) {
         self.abandon_all([token]);
     }

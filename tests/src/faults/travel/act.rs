@@ -37,7 +37,7 @@ fn kill(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, String
     let others = check_others(group, victim)?;
     group.gives_back(others)?;
     if victim != 0 {
-        // It is not found any more, which the error says.
+        // The group does not find it any more, and the error names it.
         let route = format!("{},{victim}", 3 - victim);
         let said = group.tour("main", &route)?;
         if !names_node(&said, victim) {
@@ -53,7 +53,7 @@ fn restart(group: &mut Group<'_>, stage: Stage, id: u64) -> Result<Duration, Str
     group.nodes[victim].kill()?;
     group.restart(victim)?;
     let took = check_end(group, stage, id)?;
-    // Until every node has noticed, calls end with errors that say which node.
+    // Until every node has noticed, calls end with errors that name the node.
     let deadline = Instant::now() + TIMEOUT;
     for (name, route) in [("main", "1,2,0"), ("other", "2,0,1")] {
         loop {

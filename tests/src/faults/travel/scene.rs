@@ -23,8 +23,8 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 struct Sent {
     visits: usize,
-    /// What its source was told.
-    told: Option<String>,
+    /// How it ended, by its source.
+    outcome: Option<String>,
 }
 
 /// A cell's processes.
@@ -155,7 +155,13 @@ impl<'a> Group<'a> {
         let id = self.next;
         let tour = format!("tour {name} {id} {stand} {route} {}", deadline.as_millis());
         let visits = 1 + route.split(',').count();
-        self.sent.insert(id, Sent { visits, told: None });
+        self.sent.insert(
+            id,
+            Sent {
+                visits,
+                outcome: None,
+            },
+        );
         let said = self.source.ask(&tour, &format!("called {id}"), 2 * TIMEOUT)?;
         if said != "ok" {
             self.tell(id, &said);
@@ -165,7 +171,7 @@ impl<'a> Group<'a> {
 
     fn tell(&mut self, id: u64, said: &str) {
         if let Some(sent) = self.sent.get_mut(&id) {
-            sent.told = Some(said.to_owned());
+            sent.outcome = Some(said.to_owned());
         }
     }
 
@@ -174,8 +180,12 @@ impl<'a> Group<'a> {
     /// # Errors
     /// It does not end.
     pub fn ended(&mut self, id: u64, within: Duration) -> Result<String, String> {
-        if let Some(Sent { told: Some(told), .. }) = self.sent.get(&id) {
-            return Ok(told.clone());
+        if let Some(Sent {
+            outcome: Some(outcome),
+            ..
+        }) = self.sent.get(&id)
+        {
+            return Ok(outcome.clone());
         }
         let wait = format!("wait {id} {}", within.as_millis());
         let said = self.source.ask(&wait, &format!("done {id}"), within + TIMEOUT)?;
@@ -273,13 +283,15 @@ impl<'a> Group<'a> {
             *runs.entry(visit).or_default() += 1;
         }
         let mut wrong = Vec::new();
-        for (&id, Sent { visits, told }) in &self.sent {
-            let is_answered = told.as_ref().is_some_and(|told| told.starts_with("executed"));
+        for (&id, Sent { visits, outcome }) in &self.sent {
+            let is_answered = outcome
+                .as_ref()
+                .is_some_and(|outcome| outcome.starts_with("executed"));
             for visit in 0..*visits {
                 let count = runs.remove(&(id, visit)).unwrap_or_default();
                 if count > 1 || is_answered && count == 0 {
                     wrong.push(format!(
-                        "visit {visit} of tour {id} ran {count} times; its source was told {told:?}"
+                        "visit {visit} of tour {id} ran {count} times; its outcome is {outcome:?}"
                     ));
                 }
             }
