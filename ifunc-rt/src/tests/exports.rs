@@ -1,75 +1,13 @@
 //! Exports that change while sources call ifuncs that import them.
 
-use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::images::reads_versions;
 use super::running::{accepting, place, roomy, source, unique};
+use super::version::{Version, reads_versions};
 use crate::{ByName, Error, ExportError, Handle, Rejection, Source, Symbol, TargetBuilder};
-
-const VERSION: &str = "fn version()->u64";
-const LEVEL: &str = "static level:u64";
-
-/// Code and data of a version, which fault or are wrong as soon as it is dropped.
-struct Version {
-    code: *mut c_void,
-    level: *mut u64,
-    alive: Arc<AtomicUsize>,
-}
-
-// SAFETY: memory that belongs to this value.
-unsafe impl Send for Version {}
-// SAFETY: it is not changed until it is dropped.
-unsafe impl Sync for Version {}
-
-impl Version {
-    fn new(number: u32, alive: &Arc<AtomicUsize>) -> Arc<Self> {
-        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
-        // mov eax, number ; ret
-        let [a, b, c, d] = number.to_le_bytes();
-        let code = [0xb8, a, b, c, d, 0xc3];
-        // SAFETY: a fresh mapping, which is written before it becomes executable.
-        let code = unsafe {
-            let protection = ProtFlags::READ | ProtFlags::WRITE;
-            let memory = mmap_anonymous(std::ptr::null_mut(), 4096, protection, MapFlags::PRIVATE).unwrap();
-            memory.cast::<[u8; 6]>().write(code);
-            mprotect(memory, 4096, MprotectFlags::READ | MprotectFlags::EXEC).unwrap();
-            memory
-        };
-        alive.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self {
-            code,
-            level: Box::into_raw(Box::new(u64::from(number))),
-            alive: alive.clone(),
-        })
-    }
-
-    fn symbols(self: &Arc<Self>) -> [Symbol; 2] {
-        // SAFETY: the code is such a function, the box such a variable, and both are as old as their guard.
-        let symbols = unsafe {
-            [
-                Symbol::typed("version", VERSION, self.code),
-                Symbol::typed("level", LEVEL, self.level.cast()),
-            ]
-        };
-        symbols.map(|symbol| symbol.owned_by(self.clone()))
-    }
-}
-
-impl Drop for Version {
-    fn drop(&mut self) {
-        // SAFETY: no invocation uses them: that is what the test is about.
-        unsafe {
-            self.level.write_volatile(u64::MAX);
-            drop(Box::from_raw(self.level));
-            rustix::mm::munmap(self.code, 4096).unwrap();
-        }
-        self.alive.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 fn load(source: &Source) -> Handle<ByName> {
     source.load_bytes(&reads_versions().encode().unwrap()).unwrap()

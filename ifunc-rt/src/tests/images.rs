@@ -192,48 +192,6 @@ pub(crate) fn meets() -> ImageParts {
     }
 }
 
-/// Answers what the import `version` returns and, after it, what the import `level` holds.
-pub(crate) fn reads_versions() -> ImageParts {
-    let mut rx = vec![
-        0x53, // push rbx
-        0x48, 0x89, 0xcb, // mov rbx, rcx
-        0x48, 0x8b, 0x05, 0x35, 0, 0, 0, // mov rax, [rip+0x35] → 0x40
-        0xff, 0x10, // call [rax]
-        0x48, 0x8b, 0x15, 0x2c, 0, 0, 0, // mov rdx, [rip+0x2c] → 0x40
-        0x48, 0x8b, 0x52, 0x08, // mov rdx, [rdx+8]
-        0x48, 0x8b, 0x12, // mov rdx, [rdx]
-        0x48, 0x8b, 0x7b, 0x10, // mov rdi, [rbx+16]
-        0x48, 0x89, 0x07, // mov [rdi], rax
-        0x48, 0x89, 0x57, 0x08, // mov [rdi+8], rdx
-        0x48, 0xc7, 0x43, 0x20, 16, 0, 0, 0, // mov qword [rbx+32], 16
-        0x31, 0xc0, // xor eax, eax
-        0x5b, 0xc3, // pop rbx ; ret
-    ];
-    rx.resize(0x48, 0xcc);
-    ImageParts {
-        entries: vec![EntryPart {
-            flags: EntryFlags::SHARED,
-            ..EntryPart::new("reads_versions")
-        }],
-        arch: ARCH_X86_64,
-        rx_align_log2: 4,
-        slot: Some(0x40),
-        rx,
-        imports: vec![
-            ImportPart {
-                fingerprint: fingerprint::of("fn version()->u64"),
-                ..import("version")
-            },
-            ImportPart {
-                fingerprint: fingerprint::of("static level:u64"),
-                flags: ImportFlags::DATA,
-                ..import("level")
-            },
-        ],
-        ..ImageParts::default()
-    }
-}
-
 /// Counts its own invocations in a static and answers the count: `inc qword [rip+counter] ; …`.
 pub(crate) fn counts() -> ImageParts {
     let rx = vec![

@@ -38,6 +38,9 @@ mod speed;
 mod stats;
 mod threads;
 #[cfg(not(loom))]
+#[path = "../../../ifunc-exec/src/exports/tests/version.rs"]
+mod version;
+#[cfg(not(loom))]
 mod wakers;
 
 /// Prints the tally of a test's mutants past the harness, which captures what a macro prints.

@@ -1,0 +1,69 @@
+//! Exports that change under images that call a function and read a variable.
+
+mod bindings;
+mod libraries;
+mod model;
+mod remote;
+mod version;
+mod versions;
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use ifunc_abi::image::{ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::refusal::Failed;
+use ifunc_abi::status::{Rejection, Status};
+
+use crate::tests::image;
+use crate::{ExecThread, Executor, InProcess, InstalledImage, Invocation, Symbol, fingerprint};
+
+fn import(symbol: &str, text: &str, flags: ImportFlags) -> ImportPart {
+    ImportPart {
+        symbol: symbol.into(),
+        flags,
+        fingerprint: if text.is_empty() { 0 } else { fingerprint::of(text) },
+    }
+}
+
+/// Answers the address that `symbol` is bound to: `mov rax, [rip+slot] ; mov rax, [rax] ; mov rdi, [rcx+16] ; mov [rdi], rax ;
+/// mov qword [rcx+32], 8 ; xor eax, eax ; ret`.
+fn finds(symbol: &str, text: &str, flags: ImportFlags) -> ImageParts {
+    let mut rx = vec![
+        0x48, 0x8b, 0x05, 0x19, 0, 0, 0, 0x48, 0x8b, 0x00, 0x48, 0x8b, 0x79, 0x10, 0x48, 0x89, 0x07, 0x48,
+        0xc7, 0x41, 0x20, 8, 0, 0, 0, 0x31, 0xc0, 0xc3,
+    ];
+    rx.resize(0x28, 0xcc);
+    ImageParts {
+        slot: Some(0x20),
+        imports: vec![import(symbol, text, flags)],
+        ..image("finds", rx)
+    }
+}
+
+/// Runs an image, and returns the words of its answer.
+fn run(thread: &mut ExecThread, image: &Arc<InstalledImage>) -> Result<Vec<u64>, Failed> {
+    let mut answer = [0; 64];
+    let mut session = thread.session();
+    let entry = InProcess::entries(image).next().unwrap();
+    // SAFETY: the images above take no payload and no target arguments.
+    let invocation = unsafe { Invocation::new(&*entry, [].as_ptr(), 0, std::ptr::null_mut::<c_void>(), 1) };
+    let len = InProcess::run(&mut session, invocation, Some(&mut answer)).map_err(|failed| *failed)?;
+    let (words, []) = answer[..len].as_chunks() else {
+        panic!("{len} bytes")
+    };
+    Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+fn rejected(outcome: Result<Vec<u64>, Failed>, reason: Rejection) -> String {
+    let failed = outcome.unwrap_err();
+    assert_eq!(failed.status, Status::Rejected(reason));
+    String::from_utf8(failed.detail).unwrap()
+}
+
+/// A variable of any type: only its address counts.
+fn variable(name: &'static str, text: &'static str) -> (Symbol, u64) {
+    let address = Box::leak(Box::new(0u64));
+    // SAFETY: never read.
+    let symbol = unsafe { Symbol::typed(name, text, (&raw const *address).cast()) };
+    (symbol, (&raw const *address).addr() as u64)
+}

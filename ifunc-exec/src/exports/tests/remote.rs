@@ -1,0 +1,68 @@
+//! Exports that an image replaces by its own code.
+
+use std::sync::Arc;
+
+use ifunc_abi::image::{ImageParts, ImportFlags};
+use ifunc_abi::status::Rejection;
+
+use super::version::{Version, reads_versions};
+use super::{import, run};
+use crate::Executor;
+use crate::tests::{executor, image, install};
+
+/// Replaces `version` by a function of its own, which returns 9.
+fn replaces_by_its_own(signature: &[u8; 17]) -> ImageParts {
+    let mut rx = vec![
+        0x53, // push rbx
+        0x48, 0x89, 0xcf, // mov rdi, rcx
+        0x48, 0x8d, 0x35, 0x3d, 0, 0, 0, // lea rsi, [rip+0x3d] → 0x48
+        0xba, 7, 0, 0, 0, // mov edx, 7
+        0x48, 0x8d, 0x0d, 0x39, 0, 0, 0, // lea rcx, [rip+0x39] → 0x50
+        0x41, 0xb8, 17, 0, 0, 0, // mov r8d, 17
+        0x4c, 0x8d, 0x0d, 0x0c, 0, 0, 0, // lea r9, [rip+0xc] → 0x30
+        0x48, 0x8b, 0x05, 0x15, 0, 0, 0, // mov rax, [rip+0x15] → 0x40
+        0xff, 0x10, // call [rax]
+        0x5b, 0xc3, // pop rbx ; ret
+        0xcc, 0xb8, 9, 0, 0, 0, 0xc3, // mov eax, 9 ; ret
+    ];
+    rx.resize(0x48, 0xcc);
+    rx.extend_from_slice(b"version\0");
+    rx.extend_from_slice(signature);
+    ImageParts {
+        slot: Some(0x40),
+        imports: vec![import("__ifunc_replace_export", "", ImportFlags::NONE)],
+        ..image("replaces", rx)
+    }
+}
+
+#[test]
+fn an_image_replaces_exports_by_its_own_code_if_it_is_allowed() {
+    let (executor, events) = executor(1 << 16, 8);
+    let parts = replaces_by_its_own(b"fn version()->u64");
+    assert_eq!(
+        install(&executor, &parts).unwrap_err().reason,
+        Rejection::MissingImport
+    );
+    executor.shared().symbols.write().unwrap().allow_remote_exports();
+    let exports = executor.exports();
+    let alive = Arc::default();
+    let first = Version::new(1, &alive);
+    first
+        .symbols()
+        .into_iter()
+        .for_each(|symbol| exports.add(symbol).unwrap());
+    let reads = install(&executor, &reads_versions()).unwrap();
+    let mut thread = executor.thread().unwrap();
+    let replaces = install(&executor, &parts).unwrap();
+    assert_eq!(run(&mut thread, &replaces), Ok(vec![]));
+    drop(replaces);
+    assert_eq!(run(&mut thread, &reads), Ok(vec![9, 1]));
+    // Of another type: refused. A code of an ifunc that is no success is a failure.
+    let other = install(&executor, &replaces_by_its_own(b"fn version()->i64")).unwrap();
+    assert!(run(&mut thread, &other).is_err());
+    assert_eq!(run(&mut thread, &reads), Ok(vec![9, 1]));
+    exports.replace(first.symbols()[0].clone()).unwrap();
+    assert_eq!(run(&mut thread, &reads), Ok(vec![1, 1]));
+    assert_eq!((exports.waiting(), executor.image_count()), (0, 3));
+    assert_eq!(events.0.lock().unwrap().len(), 3);
+}
