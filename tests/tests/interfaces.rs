@@ -17,7 +17,10 @@ use std::time::Duration;
 
 use common::scratch::Scratch;
 use ifunc::prelude::*;
+use ifunc_abi::image::{Image, Relocation};
+use ifunc_build::LibraryImage;
 use ifunc_rt::{Error, Rejection, Source, Target, TargetBuilder};
+use object::{Object, ObjectSymbol, SymbolKind};
 
 /// The ifuncs, with the interface as they know it.
 const IFUNCS: &str = r#"
@@ -156,6 +159,19 @@ pub fn i_as_c(n: u32, _: &mut u64, ctx: &mut Context) {
 
 #[ifunc]
 pub fn i_shift(by: u64, at: &mut Point) -> u64 { at.y += by; at.x + at.y }
+
+trait Step { fn step(&self, by: u64) -> u64; }
+struct Up(u64);
+struct Down(u64);
+impl Step for Up { fn step(&self, by: u64) -> u64 { by + self.0 } }
+impl Step for Down { fn step(&self, by: u64) -> u64 { by - self.0 } }
+
+/// Which of them it calls is known when it runs.
+#[ifunc]
+pub fn i_of_vtable(by: u64, _: &mut u64) -> u64 {
+    let steps: [&dyn Step; 2] = core::hint::black_box([&Up(1), &Down(1)]);
+    steps[(by & 1) as usize].step(by)
+}
 "#;
 
 /// An interface `Kv` as a host knows it, and a store that implements it. The first block are the types, the second is the
@@ -378,12 +394,64 @@ fn assert_all(text: &str, parts: &[&str]) {
 fn interfaces_run_and_mismatches_are_refused() {
     let scratch = Scratch::new("interface-ifuncs");
     let built = scratch.build(IFUNCS);
+    methods_are_called_without_vtables(&built);
     runs(&built);
     callbacks_that_panic(&built);
     as_c_has_them(&built);
     methods_differ(&built);
     hosts_differ(&built);
     target_types_differ(&built);
+}
+
+/// Link-time optimisation makes each call of a method a call of an import, through the GOT: no table of the image has the address
+/// of a method. Two kinds of tables stay: a callback is called through the one of its closure, and a panic formats its message
+/// through another. A callback that captures the interface (`i_nested`) calls it through a vtable, too: the host has had the
+/// closure in between.
+fn methods_are_called_without_vtables(built: &impl Fn(&str) -> PathBuf) {
+    let in_tables = |name: &str, method: &str| {
+        let library = ifunc_build::read_library(&built(name)).unwrap();
+        let mut images = library.images.into_iter();
+        let built = images.find(|image| image.name == name).unwrap();
+        let image = Image::parse(&built.image).unwrap();
+        let imports: Vec<_> = image.imports().map(|import| import.symbol).collect();
+        assert!(
+            method.is_empty() || imports.contains(&method),
+            "{name} imports {imports:?}"
+        );
+        code_in_tables(&built)
+    };
+    assert_eq!(in_tables("i_get", "Kv_get"), [""; 0]);
+    assert_eq!(in_tables("i_span", "Kv_span"), [""; 0]);
+    for (name, method) in [("i_put", "Kv_put"), ("i_count", "Kv_scan")] {
+        let code = in_tables(name, method);
+        assert!(code.iter().all(|function| !function.contains("Kv")), "{code:?}");
+    }
+    // A vtable is found where there is one.
+    let code = in_tables("i_of_vtable", "");
+    let steps = code.iter().filter(|function| function.contains("Step"));
+    assert_eq!(steps.count(), 2, "{code:?}");
+}
+
+/// The functions whose addresses an image has in its data.
+fn code_in_tables(built: &LibraryImage) -> Vec<String> {
+    let object = object::File::parse(&*built.debug).unwrap();
+    let functions: Vec<_> = object
+        .symbols()
+        .filter(|symbol| symbol.kind() == SymbolKind::Text)
+        .collect();
+    let relocations = Image::parse(&built.image).unwrap().relocations();
+    relocations
+        .filter_map(|relocation| {
+            let Relocation::Relative { addend, .. } = relocation else {
+                return None;
+            };
+            let address = addend as u64;
+            let is_in = |function: &&object::Symbol<'_, '_>| {
+                (function.address()..function.address() + function.size().max(1)).contains(&address)
+            };
+            Some(functions.iter().find(is_in)?.name().unwrap().to_owned())
+        })
+        .collect()
 }
 
 fn runs(built: &impl Fn(&str) -> PathBuf) {
