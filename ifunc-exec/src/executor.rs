@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::refusal::{Failed, Refusal};
@@ -182,11 +183,18 @@ impl<'a, Entry> Invocation<'a, Entry> {
     }
 }
 
-/// Learns of installed and evicted images, while the code cache is locked.
+/// Learns of installed and evicted images, and of changes of exports.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// An image was written into code memory.
+    /// An image was written into code memory. The code cache is locked.
     fn installed(&self, image: &InstalledImage);
 
-    /// An image was taken out of code memory.
+    /// An image was taken out of code memory. The code cache is locked.
     fn evicted(&self, image: &InstalledImage);
+
+    /// A change of the exports was made; changes are numbered from 1.
+    fn exports_changed(&self, change: u64);
+
+    /// No invocation runs any more that could use what this change replaced; `took`: since it began. A change that another one
+    /// follows may have no end.
+    fn change_ended(&self, change: u64, took: Duration);
 }

@@ -15,7 +15,7 @@ use crate::contain::{ContainOptions, install, prepare_thread};
 use crate::debug::{DebugInfo, DebugRegistry};
 use crate::ended::{end, log};
 use crate::executor::{Batch, BatchAnswers, BatchEnd, Executor, Invocation, Observer};
-use crate::exports::{Exports, ReplacedVersions};
+use crate::exports::{Exports, LatestChange, ReplacedVersions};
 use crate::gate::{
     CALL_GATE, CURRENT, Containment, Escape, Gate, HOST_STACK_ROOM, enter_session, ifunc_exec_enter,
 };
@@ -59,8 +59,8 @@ pub struct InProcess {
 /// State that an executor shares with those that change what it exports. Locks are taken in this order: changes, symbols, cache.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Held during a change: one after the other.
-    pub(crate) changes: Mutex<()>,
+    /// Number of changes made. Held during a change: one after the other.
+    pub(crate) changes: Mutex<u64>,
     /// Held for reading until an image that was resolved is installed: a change concerns every installed image.
     pub(crate) symbols: RwLock<HostSymbols>,
     cache: Mutex<CodeCache>,
@@ -68,12 +68,22 @@ pub(crate) struct Shared {
     names: Mutex<NamedTypes>,
     pub(crate) threads: Arc<Threads>,
     pub(crate) replaced: ReplacedVersions,
+    pub(crate) latest_change: LatestChange,
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
 impl Shared {
     /// Held while an image is placed; invocations do without it.
     pub(crate) fn cache(&self) -> MutexGuard<'_, CodeCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the versions of exports that no invocation uses any more, and reports the end of the latest change.
+    pub(crate) fn drop_replaced(&self) {
+        self.replaced.collect(&self.threads);
+        if let Some(change) = self.latest_change.ended(&self.threads) {
+            self.observer.change_ended(change.number, change.began.elapsed());
+        }
     }
 
     /// Held for a moment: what holds it waits for nothing.
@@ -107,8 +117,13 @@ impl InProcess {
         ifunc::host::set_call_gate(&CALL_GATE);
         let names = symbols.named_types()?;
         let debug = DebugRegistry::new(options.debug, options.library_folders);
-        let cache = CodeCache::new(options.code_bytes, options.max_images, debug, observer)
-            .map_err(io::Error::from)?;
+        let cache = CodeCache::new(
+            options.code_bytes,
+            options.max_images,
+            debug,
+            Arc::clone(&observer),
+        )
+        .map_err(io::Error::from)?;
         let ContainOptions { faults, deadline } = options.contain;
         install(deadline.is_some());
         let containment = Containment {
@@ -122,12 +137,14 @@ impl InProcess {
         Ok(Self {
             interfaces: symbols.interfaces().clone(),
             shared: Arc::new(Shared {
-                changes: Mutex::new(()),
+                changes: Mutex::new(0),
                 symbols: RwLock::new(symbols),
                 cache: Mutex::new(cache),
                 names: Mutex::new(names),
                 threads,
                 replaced: ReplacedVersions::default(),
+                latest_change: LatestChange::default(),
+                observer,
             }),
             max_image_memory: options.max_image_memory,
             stack_bytes: options.stack_bytes,
@@ -164,7 +181,7 @@ impl InProcess {
 
     /// Drops the versions of exports that were replaced and that no invocation uses any more. Cheap if there are none.
     pub fn drop_replaced(&self) {
-        self.shared.replaced.collect(&self.shared.threads);
+        self.shared.drop_replaced();
     }
 }
 

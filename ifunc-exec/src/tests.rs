@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart};
 use ifunc_abi::refusal::{Failed, Refusal};
@@ -14,7 +15,14 @@ use crate::{
 
 /// What an executor reported.
 #[derive(Debug, Default)]
-pub(crate) struct Events(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct Events(pub(crate) Mutex<Vec<String>>, Mutex<(u64, u64)>);
+
+impl Events {
+    /// The numbers of the latest change of exports, and of the latest that has ended.
+    pub(crate) fn changes(&self) -> (u64, u64) {
+        *self.1.lock().unwrap()
+    }
+}
 
 impl Observer for Events {
     fn installed(&self, image: &InstalledImage) {
@@ -23,6 +31,14 @@ impl Observer for Events {
 
     fn evicted(&self, _: &InstalledImage) {
         self.0.lock().unwrap().push("-".into());
+    }
+
+    fn exports_changed(&self, change: u64) {
+        self.1.lock().unwrap().0 = change;
+    }
+
+    fn change_ended(&self, change: u64, _: Duration) {
+        self.1.lock().unwrap().1 = change;
     }
 }
 

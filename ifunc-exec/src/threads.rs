@@ -108,7 +108,7 @@ pub(crate) struct Threads {
 pub(crate) struct ThreadNumber(u64);
 
 /// Invocations that may have begun before a change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Running(Vec<(ThreadNumber, u64)>);
 
 impl Running {

@@ -112,6 +112,8 @@ pub struct Stats {
     pub forgotten: IfuncCounts,
     /// What the target does as a node of a group; `None`: it has joined none.
     pub group: Option<GroupStats>,
+    /// Changes of what the target exports.
+    pub exports: ExportStats,
 }
 
 impl Stats {
@@ -159,6 +161,22 @@ pub struct GroupStats {
     pub slots: u64,
     /// Scopes in which something has not ended.
     pub scopes: u64,
+}
+
+/// Changes of what a target exports.
+///
+/// A change adds, replaces or removes a symbol or a library, or several that take effect together. It has ended when no
+/// invocation runs any more that could use what it replaced or removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportStats {
+    /// Changes made.
+    pub changes: u64,
+    /// How long the latest change took until the target knew that it had ended, in nanoseconds; `None`: there was none, or it
+    /// has not ended: an invocation still runs that began before it, or a pinned image imports what it replaced.
+    ///
+    /// A change waits for that end if what it replaces has an owner. For the others, and after a timeout, the target looks
+    /// whenever it is idle.
+    pub last_ns: Option<u64>,
 }
 
 /// Memory for installed code, in bytes.
@@ -363,6 +381,10 @@ mod tests {
                 },
                 ..IfuncStats::default()
             }],
+            exports: ExportStats {
+                changes: 2,
+                last_ns: Some(1_000),
+            },
             ..Stats::default()
         }
     }

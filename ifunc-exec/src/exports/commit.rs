@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::image::ImageFlags;
 use ifunc_abi::refusal::Refusal;
 
+use super::latest::Change;
 use super::plan::Plan;
 use super::{ExportError, Update};
 use crate::InstalledImage;
@@ -64,8 +65,9 @@ impl Shared {
     /// Makes the changes of an update. `whole`: between invocations.
     pub(super) fn change(&self, update: Update, whole: bool, timeout: Duration) -> Result<(), ExportError> {
         let _this = ChangeByThisThread::begin();
-        let deadline = Instant::now() + timeout;
-        let serial = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        let deadline = began + timeout;
+        let mut number = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut symbols = self.symbols.write().unwrap_or_else(PoisonError::into_inner);
         let plan = Plan::of(update, &symbols)?;
         let concerned = self.concerned(&plan, &symbols)?;
@@ -95,18 +97,21 @@ impl Shared {
             .iter()
             .any(|concerned| concerned.image.flags.contains(ImageFlags::PINNED));
         let report = Report::of(&plan, &symbols, different.len());
+        *number += 1;
+        let change = Change {
+            number: *number,
+            began,
+        };
+        self.observer.exports_changed(change.number);
         plan.replaced_libraries
             .iter()
             .for_each(|library| library.close_with_this());
         let replaced = symbols.apply(plan.changes);
         drop(symbols);
         drop(concerned);
-        drop(serial);
+        drop(number);
         report.log();
 
-        if replaced.is_empty() {
-            return Ok(());
-        }
         if pinned {
             // It may be called at any time, and not only by invocations.
             replaced.into_iter().for_each(std::mem::forget);
@@ -114,13 +119,19 @@ impl Shared {
         }
         let mut running = self.threads.running();
         if let Some(running) = &mut running {
-            self.threads.wait(running, deadline);
+            if replaced.is_empty() {
+                self.threads.remove_ended(running);
+            } else {
+                self.threads.wait(running, deadline);
+            }
+            self.latest_change.made(change, running.clone());
         }
         match running {
             Some(running) if running.is_empty() => drop(replaced),
+            _ if replaced.is_empty() => {}
             running => self.replaced.keep(replaced, running),
         }
-        self.replaced.collect(&self.threads);
+        self.drop_replaced();
         Ok(())
     }
 

@@ -13,6 +13,7 @@
 
 mod commit;
 mod error;
+mod latest;
 #[cfg(test)]
 mod named_types;
 mod plan;
@@ -26,6 +27,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 pub use self::error::ExportError;
+pub(crate) use self::latest::LatestChange;
 pub use self::plan::Update;
 pub(crate) use self::replaced::ReplacedVersions;
 use crate::Symbol;
@@ -228,7 +230,7 @@ impl Exports {
         let Ok(shared) = self.shared() else {
             return 0;
         };
-        shared.replaced.collect(&shared.threads);
+        shared.drop_replaced();
         shared.replaced.len()
     }
 }

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use ifunc_abi::stats::{CodeMemory, Counts, IfuncCounts, IfuncStats, SourceStats, Stats, Timing};
+use ifunc_abi::stats::{
+    CodeMemory, Counts, ExportStats, IfuncCounts, IfuncStats, SourceStats, Stats, Timing,
+};
 use ifunc_abi::status::Rejection;
 use ifunc_exec::{IdHasher, InstalledImage, Observer};
 
@@ -34,6 +36,7 @@ pub(crate) struct Metrics {
     snapshots: AtomicU64,
     tables: Mutex<Tables>,
     travels: Arc<Travels>,
+    exports: Mutex<ExportStats>,
 }
 
 /// What is counted by connection and by ifunc.
@@ -103,6 +106,7 @@ impl Metrics {
             snapshots: AtomicU64::new(0),
             tables: Mutex::default(),
             travels,
+            exports: Mutex::default(),
         })
     }
 
@@ -213,6 +217,7 @@ impl Metrics {
             ifuncs,
             forgotten,
             group,
+            exports: *locked(&self.exports),
         }
     }
 }
@@ -244,6 +249,20 @@ impl Observer for Metrics {
             }
         }
         tables.forget(MAX_UNINSTALLED);
+    }
+
+    fn exports_changed(&self, change: u64) {
+        *locked(&self.exports) = ExportStats {
+            changes: change,
+            last_ns: None,
+        };
+    }
+
+    fn change_ended(&self, change: u64, took: Duration) {
+        let mut exports = locked(&self.exports);
+        if exports.changes == change {
+            exports.last_ns = Some(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
     }
 }
 

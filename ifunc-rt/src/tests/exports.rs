@@ -31,7 +31,7 @@ fn no_call_fails_while_exports_change(builder: TargetBuilder, threads: usize, ca
         .listen(&place("shm"))
         .unwrap();
     let exports = target.exports().with_timeout(Duration::from_secs(60));
-    let address = target.address();
+    let (address, stats) = (target.address(), target.stats_handle());
     let serving = match threads {
         1 => target.spawn(0u64).map(|serving| (Some(serving), None)),
         _ => target
@@ -81,6 +81,13 @@ fn no_call_fails_while_exports_change(builder: TargetBuilder, threads: usize, ca
         }
     });
     assert_eq!(exports.waiting(), 0);
+    // The latest change has ended: no old version waits.
+    let counted = stats.read().exports;
+    assert_eq!(counted.changes, changes);
+    assert!(
+        counted.last_ns.is_some_and(|took| took < 60_000_000_000),
+        "{counted:?}"
+    );
     println!(
         "{} calls on {threads} threads, {changes} changes, {} of them seen by a source",
         answered.load(Ordering::Relaxed),

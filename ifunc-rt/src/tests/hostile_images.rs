@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ifunc_abi::image::{Image, ImageFlags, RawEntry, RawHeader, Stage};
 use ifunc_exec::{DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions, InstalledImage, Observer};
@@ -18,6 +19,8 @@ struct Unobserved;
 impl Observer for Unobserved {
     fn installed(&self, _: &InstalledImage) {}
     fn evicted(&self, _: &InstalledImage) {}
+    fn exports_changed(&self, _: u64) {}
+    fn change_ended(&self, _: u64, _: Duration) {}
 }
 
 /// Words of the header and of an entry.

@@ -108,6 +108,25 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
         ];
         push_parts(PLAIN, "Group", ", ", &node, columns, &mut head);
     }
+    if stats.exports.changes > 0 {
+        let exports = &stats.exports;
+        let changes = [
+            match exports.changes {
+                1 => "1 change".into(),
+                changes => format!("{} changes", count(changes as f64)),
+            },
+            exports.last_ns.map_or_else(
+                || "invocations that began before the last one still run".into(),
+                |took| {
+                    format!(
+                        "the last one took {} until none ran that began before",
+                        nanoseconds(took)
+                    )
+                },
+            ),
+        ];
+        push_parts(PLAIN, "Exports", ", ", &changes, columns, &mut head);
+    }
     let mut trouble = Vec::new();
     for (what, tally) in [("rejected", &total.rejected), ("images refused", &total.refused)] {
         trouble.extend(reasons(what, tally));
@@ -321,7 +340,7 @@ mod tests {
             ifunc.counts.hits = hits;
             ifunc
         };
-        let stats = Stats {
+        let mut stats = Stats {
             uptime_ns: 1_000_000_000,
             ifuncs: vec![
                 ifunc("rare\x1b[2J", 1),
@@ -330,15 +349,15 @@ mod tests {
             ],
             ..Stats::default()
         };
-        let text = |rows| {
+        let text = |stats: &Stats, rows| {
             let area = Area {
                 columns: usize::MAX,
                 lines: None,
             };
-            let lines = lines(&stats, &Rates::between(None, &stats), area, Some(rows));
+            let lines = lines(stats, &Rates::between(None, stats), area, Some(rows));
             lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
         };
-        let all = text(9);
+        let all = text(&stats, 9);
         assert!(all.iter().all(|line| !line.contains('\x1b')), "{all:?}");
         let row = |what: &str| all.iter().position(|line| line.starts_with(what)).unwrap();
         assert!(
@@ -347,7 +366,21 @@ mod tests {
         );
         assert!(all[row("often")].contains("50.0 k"), "{all:?}");
         assert!(all.iter().all(|line| line.chars().count() < 200), "{all:?}");
-        assert!(text(1).iter().any(|line| line == "… and 2 more"));
+        assert!(text(&stats, 1).iter().any(|line| line == "… and 2 more"));
+
+        let exports = |stats: &Stats| text(stats, 1).into_iter().find(|line| line.contains("Exports"));
+        assert_eq!(exports(&stats), None);
+        stats.exports.changes = 1;
+        assert_eq!(
+            exports(&stats).as_deref(),
+            Some("     Exports 1 change, invocations that began before the last one still run")
+        );
+        stats.exports.changes = 12;
+        stats.exports.last_ns = Some(3_000_000);
+        assert_eq!(
+            exports(&stats).as_deref(),
+            Some("     Exports 12 changes, the last one took 3.0 ms until none ran that began before")
+        );
     }
 
     #[test]

@@ -59,40 +59,52 @@ fn an_invocation_that_runs_keeps_the_version_that_it_entered() {
         go_on.recv().unwrap();
         7
     }
-    let ((enter, entered), (go, go_on)) = (channel(), channel());
-    *GATE.lock().unwrap() = Some((enter, go_on));
-    let (executor, _) = executor(1 << 16, 8);
-    let exports = executor.exports().with_timeout(Duration::from_millis(20));
-    let (alive, dropped) = (Arc::default(), Arc::new(()));
-    let [_, level] = Version::new(1, &alive).symbols();
-    let blocks = blocks as extern "C" fn() -> u64;
-    // SAFETY: it is of that type.
-    let version = unsafe { Symbol::typed("version", VERSION, blocks as *const c_void) };
-    exports.add(version.owned_by(dropped.clone())).unwrap();
-    exports.add(level).unwrap();
-    let reads = install(&executor, &reads_versions()).unwrap();
-    thread::scope(|scope| {
-        let running = scope.spawn(|| run(&mut executor.thread().unwrap(), &reads));
-        entered.recv().unwrap();
-        // An update waits for it, and changes nothing when it gives up.
-        let second = Version::new(2, &alive);
-        let update =
-            || exports.update(|update| second.symbols().into_iter().for_each(|new| update.replace(new)));
-        assert_eq!(update(), Err(ExportError::Timeout(Duration::from_millis(20))));
-        assert_eq!(Arc::strong_count(&second), 1);
-        // A single change does not wait to take effect.
-        exports.replace(second.symbols()[0].clone()).unwrap();
-        assert_eq!(run(&mut executor.thread().unwrap(), &reads), Ok(vec![2, 1]));
-        assert_eq!((exports.waiting(), Arc::strong_count(&dropped)), (1, 2));
-        executor.drop_replaced();
-        assert_eq!(exports.waiting(), 1);
-        go.send(()).unwrap();
-        assert_eq!(running.join().unwrap(), Ok(vec![7, 1]));
-        executor.drop_replaced();
-        assert_eq!(Arc::strong_count(&dropped), 1);
-        update().unwrap();
-        assert_eq!(run(&mut executor.thread().unwrap(), &reads), Ok(vec![2, 2]));
-    });
+    for has_owner in [true, false] {
+        let ((enter, entered), (go, go_on)) = (channel(), channel());
+        *GATE.lock().unwrap() = Some((enter, go_on));
+        let (executor, events) = executor(1 << 16, 8);
+        let exports = executor.exports().with_timeout(Duration::from_millis(20));
+        let (alive, dropped) = (Arc::default(), Arc::new(()));
+        let [_, level] = Version::new(1, &alive).symbols();
+        let blocks = blocks as extern "C" fn() -> u64;
+        // SAFETY: it is of that type.
+        let version = unsafe { Symbol::typed("version", VERSION, blocks as *const c_void) };
+        let version = match has_owner {
+            true => version.owned_by(dropped.clone()),
+            false => version,
+        };
+        exports.add(version).unwrap();
+        exports.add(level).unwrap();
+        let reads = install(&executor, &reads_versions()).unwrap();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| run(&mut executor.thread().unwrap(), &reads));
+            entered.recv().unwrap();
+            // An update waits for it, and changes nothing when it gives up.
+            let second = Version::new(2, &alive);
+            let update =
+                || exports.update(|update| second.symbols().into_iter().for_each(|new| update.replace(new)));
+            assert_eq!(update(), Err(ExportError::Timeout(Duration::from_millis(20))));
+            assert_eq!(Arc::strong_count(&second), 1);
+            // A single change does not wait to take effect.
+            exports.replace(second.symbols()[0].clone()).unwrap();
+            assert_eq!(run(&mut executor.thread().unwrap(), &reads), Ok(vec![2, 1]));
+            // Two were added, and one replaced.
+            assert_eq!(events.changes(), (3, 2));
+            let owned = usize::from(has_owner);
+            assert_eq!(
+                (exports.waiting(), Arc::strong_count(&dropped)),
+                (owned, 1 + owned)
+            );
+            executor.drop_replaced();
+            assert_eq!((exports.waiting(), events.changes()), (owned, (3, 2)));
+            go.send(()).unwrap();
+            assert_eq!(running.join().unwrap(), Ok(vec![7, 1]));
+            executor.drop_replaced();
+            assert_eq!((Arc::strong_count(&dropped), events.changes()), (1, (3, 3)));
+            update().unwrap();
+            assert_eq!(run(&mut executor.thread().unwrap(), &reads), Ok(vec![2, 2]));
+        });
+    }
 }
 
 /// Invocations on `threads` threads, while function and variable are replaced together.
@@ -186,7 +198,7 @@ fn an_invocation_may_change_what_it_uses() {
 
 #[test]
 fn what_a_pinned_image_imports_is_never_dropped() {
-    let (executor, _) = executor(1 << 16, 8);
+    let (executor, events) = executor(1 << 16, 8);
     let exports = executor.exports();
     let guard = Arc::new(());
     exports
@@ -200,5 +212,6 @@ fn what_a_pinned_image_imports_is_never_dropped() {
     let (level, at) = variable("level", LEVEL);
     exports.replace(level).unwrap();
     assert_eq!(run(&mut executor.thread().unwrap(), &pinned), Ok(vec![at]));
-    assert_eq!(Arc::strong_count(&guard), 2);
+    executor.drop_replaced();
+    assert_eq!((Arc::strong_count(&guard), events.changes()), (2, (2, 1)));
 }
