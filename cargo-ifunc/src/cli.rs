@@ -404,6 +404,9 @@ Rates refer to the time since the previous refresh; in the first one, to the tim
 of all invocations that the target timed. An ifunc in parentheses is not installed: the target refused or evicted \
 it. On a terminal, the tables are redrawn in place; elsewhere they follow each other.
 
+The line `Exports` appears after the first change of what the target exports. It states the number of changes, and how long \
+the latest one took until no invocation ran that began before it.
+
 --json prints one object per line: `interval_s`, the time that the rates refer to; `rates` per second: `frames`, \
 `invocations`, `bytes_in`, `bytes_out`, `ifuncs` (invocations by id) and `sources` (frames by number); and `stats`, \
 all counters, as `ifunc_rt::stats::Stats` describes them; durations have `mean_ns`, `p50_ns`, `p90_ns`, \

@@ -409,7 +409,7 @@ fn interfaces_run_and_mismatches_are_refused() {
 /// closure in between.
 fn methods_are_called_without_vtables(built: &impl Fn(&str) -> PathBuf) {
     let in_tables = |name: &str, method: &str| {
-        let library = ifunc_build::read_library(&built(name)).unwrap();
+        let library = ifunc_build::read_library(built(name)).unwrap();
         let mut images = library.images.into_iter();
         let built = images.find(|image| image.name == name).unwrap();
         let image = Image::parse(&built.image).unwrap();
