@@ -25,6 +25,8 @@ pub(crate) struct Coverage {
     /// In groups: invocations that do not travel, and those that a node sent to a source which is a target, too.
     pub(crate) plain: u64,
     pub(crate) to_sources: u64,
+    /// In groups: invocations of nodes' programs over the links of their nodes.
+    pub(crate) of_programs: u64,
     /// In groups: invocations of sources that were not admitted, and invocations that a host took.
     pub(crate) held: u64,
     pub(crate) taken: u64,
@@ -37,7 +39,7 @@ impl Coverage {
         }
     }
 
-    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 10] {
+    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 11] {
         [
             ("groups", &mut self.groups),
             ("floods", &mut self.floods),
@@ -47,6 +49,7 @@ impl Coverage {
             ("their invocations", &mut self.fan_runs),
             ("plain invocations", &mut self.plain),
             ("invocations of sources", &mut self.to_sources),
+            ("invocations of programs", &mut self.of_programs),
             ("held sources", &mut self.held),
             ("taken invocations", &mut self.taken),
         ]

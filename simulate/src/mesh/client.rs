@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U32, U64};
 
 use super::ledger::{Call, Record, Scope};
 use super::visit::{image_of, payload_of};
-use super::{Mesh, say};
+use super::{Mesh, Peer, say};
 use crate::link::End;
 use crate::rng::Rng;
 
@@ -136,7 +136,9 @@ impl Mesh {
             client.calls.push((token, call));
         }
         self.coverage.plain += u64::from(!travels);
-        self.coverage.to_sources += u64::from(at < self.members);
+        let peer = self.nodes[at].ports[port].peer;
+        self.coverage.to_sources += u64::from(matches!(peer, Peer::Source(_)));
+        self.coverage.of_programs += u64::from(matches!(peer, Peer::Node(_)));
         say!(
             self,
             "driver {at}: sends number {id} over link {}, travels: {travels}, scope {scope:?}: {text}",

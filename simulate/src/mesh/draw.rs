@@ -153,6 +153,7 @@ impl Mesh {
             taste,
             is_faultless,
             has_one_credit: scenario == Scenario::Mixed && rng.one_in(4),
+            has_programs: scenario == Scenario::Mixed && rng.one_in(3),
             coverage: Coverage::default(),
             steps: 0,
             trace: is_traced.then(Vec::new),

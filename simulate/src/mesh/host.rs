@@ -66,8 +66,8 @@ pub(super) struct MeshHost<'a, const TAKES: bool> {
     pub(super) running: &'a mut Vec<Running>,
     pub(super) taken: &'a mut Option<Taken>,
     pub(super) installed: &'a Rc<Cell<usize>>,
-    /// The last number that arrived over the link.
-    pub(super) last_arrived: &'a mut Option<u32>,
+    /// The last numbers that arrived over the link, from a node and from a source.
+    pub(super) last_arrived: &'a mut [Option<u32>; 2],
     /// The peer, if it is a node.
     pub(super) peer: Option<u32>,
     pub(super) link: usize,
@@ -82,8 +82,8 @@ pub(super) struct MeshHost<'a, const TAKES: bool> {
 }
 
 impl<const TAKES: bool> MeshHost<'_, TAKES> {
-    fn arrival(&self, reply_to: &ReplyTo) -> Arrival<Origin> {
-        match self.peer {
+    fn arrival(&self, head: &TravelHead, reply_to: &ReplyTo) -> Arrival<Origin> {
+        match self.peer.filter(|_| !head.is_of_source()) {
             Some(node) => Arrival::Node(node),
             None => Arrival::Source {
                 connection: self.link as u64,
@@ -109,21 +109,23 @@ impl<const TAKES: bool> MeshHost<'_, TAKES> {
     }
 
     /// The payload of an invocation that arrives.
-    fn payload<B: Body>(&mut self, invocation: &Invocation<'_, B>) -> Vec<u8> {
+    fn payload<B: Body>(&mut self, invocation: &Invocation<'_, B>, is_of_source: bool) -> Vec<u8> {
         let mut payload = Vec::new();
         match &invocation.payload {
             Payload::InPlace(body) => body.append_to(&mut payload),
             Payload::Private(bytes) => payload.extend_from_slice(bytes),
         }
-        // Numbers are given out in the order in which invocations are submitted, or posted.
+        // Numbers are given out in the order in which invocations are submitted, or posted. What a node posts may wait while its
+        // program submits.
+        let last_arrived = &mut self.last_arrived[usize::from(is_of_source)];
         let id = payload.first_chunk().map(|first| u32::from_le_bytes(*first));
-        if self.last_arrived.is_some() && id <= *self.last_arrived {
-            let detail = format!("number {id:?} after {:?}", self.last_arrived);
+        if last_arrived.is_some() && id <= *last_arrived {
+            let detail = format!("number {id:?} after {last_arrived:?}");
             self.stage
                 .ledger
                 .fail("what is sent over a link arrives in order, and once", detail);
         }
-        *self.last_arrived = id.max(*self.last_arrived);
+        *last_arrived = id.max(*last_arrived);
         payload
     }
 
@@ -195,7 +197,7 @@ impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
         if TAKES {
             self.misuse = Some("a host that takes invocations runs one");
         }
-        let payload = self.payload(&invocation);
+        let payload = self.payload(&invocation, true);
         let max = answer.as_ref().map(|memory| memory.len());
         self.check_memory(&payload, max);
         write(self.stage.run_plain(installed.image, &payload, max), answer)
@@ -203,7 +205,7 @@ impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
 
     fn take<B: Body>(&mut self, installed: &Installed, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
         self.take_one();
-        let payload = self.payload(invocation);
+        let payload = self.payload(invocation, true);
         self.check_memory(&payload, reply_to.max_answer());
         *self.taken = Some(Taken {
             image: installed.image,
@@ -230,13 +232,13 @@ impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
         answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
         self.take_one();
-        let payload = self.payload(&invocation);
+        let payload = self.payload(&invocation, head.is_of_source());
         let held = self.stage.node.footprint();
         // What waits for the window of a stream does not count.
         if self.peer.is_none() && held.waiting == 0 && held.outbox_bytes > self.stage.taste.outbox / 2 {
             self.misuse = Some("a source is admitted while the outbox is more than half full");
         }
-        let arrival = self.arrival(&reply_to);
+        let arrival = self.arrival(head, &reply_to);
         let visit = match self.stage.node.arrive(arrival, head, self.stage.now) {
             Ok(visit) => visit,
             Err(ended) => return Self::ended(ended),
@@ -262,7 +264,7 @@ impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
         reply_to: &ReplyTo,
         failed: Box<Failed>,
     ) -> Option<Box<Failed>> {
-        let arrival = self.arrival(reply_to);
+        let arrival = self.arrival(head, reply_to);
         match self.stage.node.reject(arrival, head, failed, self.stage.now) {
             Ended::Here { failed, .. } => failed,
             Ended::Elsewhere => None,

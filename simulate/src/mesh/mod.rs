@@ -60,8 +60,8 @@ struct Port {
     connection: MeshConnection,
     serves: bool,
     installed: Rc<Cell<usize>>,
-    /// The last number that arrived over the link.
-    last_arrived: Option<u32>,
+    /// The last numbers that arrived over the link, from a node and from a source.
+    last_arrived: [Option<u32>; 2],
     /// An invocation that was taken, and is answered before the next poll.
     taken: Option<Taken>,
     /// What the driver invokes, if it does.
@@ -158,6 +158,8 @@ pub(crate) struct Mesh {
     is_faultless: bool,
     /// Every link has one credit.
     has_one_credit: bool,
+    /// The programs of nodes invoke over the links of their nodes.
+    has_programs: bool,
     pub(crate) coverage: Coverage,
     pub(crate) steps: u64,
     pub(crate) trace: Option<Vec<String>>,
@@ -319,11 +321,16 @@ impl Mesh {
         let Source { target, is_duplex } = self.sources[rng.below(self.sources.len())];
         let at = if is_duplex && rng.one_in(3) {
             target
+        } else if self.has_programs && rng.one_in(3) {
+            rng.below(self.members)
         } else {
             self.members + rng.below(self.sources.len())
         };
-        let mut ports = self.nodes[at].ports.iter();
-        (at, ports.position(|port| port.client.is_some()))
+        let ports = &self.nodes[at].ports;
+        let own: Vec<usize> = (0..ports.len())
+            .filter(|&port| ports[port].client.is_some())
+            .collect();
+        (at, (!own.is_empty()).then(|| rng.pick(&own)))
     }
 
     /// Every driver that invokes.

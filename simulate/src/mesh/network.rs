@@ -52,7 +52,8 @@ impl Mesh {
         }
         let link = self.new_link(rng, true);
         for (side, (from, to)) in [(one, other), (other, one)].into_iter().enumerate() {
-            let port = self.port(Peer::Node(to), link, side, true);
+            let mut port = self.port(Peer::Node(to), link, side, true);
+            port.client = (self.has_programs && rng.one_in(2)).then(|| Client::new(to));
             let epoch = self.nodes[to].epoch;
             self.nodes[from].ports.push(port);
             self.nodes[from].node.linked(to as u32, epoch, self.now);
@@ -131,7 +132,7 @@ impl Mesh {
             connection,
             serves: is_duplex || !is_source,
             installed: Default::default(),
-            last_arrived: None,
+            last_arrived: [None; 2],
             taken: None,
             client: None,
         }

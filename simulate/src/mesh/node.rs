@@ -75,8 +75,9 @@ impl Mesh {
         own.connection.lose(&mut end, "lost");
         self.client_lost_link(at, port);
         let port = self.nodes[at].ports.swap_remove(port);
+        self.nodes[at].node.forget_connection(link as u64);
         match port.peer {
-            Peer::Source(_) | Peer::Target => self.nodes[at].node.forget_connection(link as u64),
+            Peer::Source(_) | Peer::Target => {}
             Peer::Node(other) => {
                 let mut tx = LinkEnd::new(&mut self.links[link].channels, side).tx;
                 let is_unconsumed = |sequence| tx.is_unconsumed(sequence);

@@ -481,6 +481,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if outcome.is_err()\n            && let Some(dropped)",
         "if outcome.is_err()\n            && forwarded.is_none()\n            && let Some(dropped)",
     ),
+    mutant(
+        "node: a call that was dropped keeps its slot",
+        "node/slots.rs",
+        "pub fn cancel(&mut self, connection: u64, token: u64) {\n",
+        "pub fn cancel(&mut self, connection: u64, token: u64) {\n        if token != 0 {\n            return;\n        }\n",
+    ),
+    mutant(
+        "node: a call that was dropped while it ran gets a slot",
+        "node/visit.rs",
+        "if self.cancelled.contains(&(connection, token)) {",
+        "if self.cancelled.contains(&(connection, 0)) {",
+    ),
+    mutant(
+        "node: a call that was dropped never ends",
+        "node/slots.rs",
+        "        if let Some(slot) = self.close_slot(index, nonce) {\n            let failed = Failed {\n                status: Status::Failed(Failure::Cancelled),",
+        "        if let Some(slot) = self.close_slot(index, nonce).filter(|_| false) {\n            let failed = Failed {\n                status: Status::Failed(Failure::Cancelled),",
+    ),
 ];
 
 #[cfg(test)]
