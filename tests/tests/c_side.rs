@@ -60,8 +60,8 @@ struct Running {
 
 impl Running {
     fn start(builder: TargetBuilder) -> Self {
-        let address = unique_within();
-        let mut target = builder.listen(&address).unwrap();
+        let mut target = builder.listen(&unique_within()).unwrap();
+        let address = target.address();
         let stop = target.stop_handle();
         let thread = std::thread::spawn(move || {
             let mut state = State::default();

@@ -224,10 +224,10 @@ fn an_image_replaces_an_export_of_a_target_that_allows_it() {
         }
         other => panic!("{other:?}"),
     }
-    let address = common::unique_within();
     // SAFETY: the ifuncs of this test.
     let builder = unsafe { Target::builder().accept_code() }.allow_remote_exports(true);
-    let target = builder.listen(&address).unwrap();
+    let target = builder.listen(&common::unique_within()).unwrap();
+    let address = target.address();
     let exports = target.exports();
     let serving = target.spawn(state()).unwrap();
     let source = Source::connect(&address).unwrap();

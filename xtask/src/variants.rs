@@ -14,9 +14,9 @@ const COMPILE_NOTHING: &[&str] = &["mixed", "restart"];
 /// Two credits and the smallest ring: frames wait for each other, wrap around and travel in fragments.
 const SMALLEST: [(&str, &str); 2] = [("IFUNC_CREDITS", "2"), ("IFUNC_RING", "65536")];
 
-/// The program whose tests run groups of nodes, and those of them that take long over UCX.
-const GROUPS: &str = "groups";
-const LONG_GROUPS: [&str; 2] = ["eight::", "flood::"];
+/// The programs whose tests run groups of nodes, and those of their tests that take long over UCX.
+const GROUPS: &[&str] = &["groups", "finish"];
+const LONG_GROUPS: &[&str] = &["eight::", "flood::"];
 
 /// The tests between processes, and those of groups, over UCX.
 pub(crate) fn over_ucx(steps: &mut Steps) {
@@ -25,11 +25,11 @@ pub(crate) fn over_ucx(steps: &mut Steps) {
         run(steps, &name, COMPILE_NOTHING, &[], &[("IFUNC_TRANSPORT", over)]);
         let name = format!("tests of groups, over {over}");
         let skipped = match steps.tier() {
-            Tier::Commit => &LONG_GROUPS[..],
-            // What is sent ten million times is sent over shared memory.
-            Tier::Nightly => &["for_long"],
+            Tier::Commit => LONG_GROUPS,
+            // What is sent a million times is sent over shared memory.
+            Tier::Nightly => &["for_long", "a_million"],
         };
-        run(steps, &name, &[GROUPS], skipped, &[("IFUNC_TRANSPORT", over)]);
+        run(steps, &name, GROUPS, skipped, &[("IFUNC_TRANSPORT", over)]);
     }
 }
 

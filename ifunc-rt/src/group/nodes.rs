@@ -119,8 +119,8 @@ impl Nodes {
     /// operations end with [`Error::PeerGone`](crate::Error::PeerGone), and a later link has another source. The thread
     /// that serves polls the link: see [`Target::connect`](crate::Target::connect).
     ///
-    /// What is invoked with it may travel on, as from any source. It does not wait while the node's outbox is half full: over
-    /// the bound of the outbox it is told that the node is busy.
+    /// What is invoked with it may travel on, as from any source. It does not wait while the outbox of the other node is half
+    /// full: what then sends or forwards more than the outbox holds is told that the node is busy.
     #[must_use]
     pub fn source(&self, node: u32) -> Option<Source> {
         let state = self.state();

@@ -86,9 +86,13 @@ pub fn unique_shm(why: &str) -> Option<String> {
     }
 }
 
-/// An address for a target in the process of the test, where everything can be asked for.
+/// An address for a target in the process of the test, where everything can be asked for. Over UCX the target chooses the port:
+/// [`Target::address`](ifunc_rt::Target::address) tells it.
 pub fn unique_within() -> String {
-    Transport::asked_for().unwrap_or(Transport::Loopback).unique()
+    match Transport::asked_for().unwrap_or(Transport::Loopback) {
+        Transport::Ucx(scheme) => format!("{scheme}://127.0.0.1:0"),
+        other => other.unique(),
+    }
 }
 
 /// Says it where the test harness does not catch it.
