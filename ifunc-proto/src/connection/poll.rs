@@ -448,6 +448,16 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.reply_late(link, |server, tx| server.replies.send_late(tx, header, body));
     }
 
+    /// Closes the connection, because the peer broke the protocol: the next poll returns why.
+    #[cold]
+    pub(crate) fn refuse<L: Link>(&mut self, link: &mut L, why: &str) {
+        if self.is_linked {
+            self.closed = Some(Closed::broke(why));
+            let _ = self.close(link, 1);
+        }
+        self.update_fast();
+    }
+
     /// Sends a reply outside of a poll.
     fn reply_late<L: Link>(
         &mut self,

@@ -32,7 +32,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         ready.map(|(&node, _)| node)
     }
 
-    /// Sends what waits for a node over its link, until the window is closed. Returns whether nothing waits any more.
+    /// Sends what waits for a node over its link, until the window is closed. Returns whether nothing waits any more. Closes the
+    /// link of a node that left more unread than it may: [`NodeConfig::max_unread`](super::NodeConfig::max_unread).
     pub fn drive<L: Link, U, B>(
         &mut self,
         node: u32,
@@ -42,6 +43,14 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     ) -> bool {
         self.now = now;
         self.prune(node, connection, link);
+        if self
+            .members
+            .get(&node)
+            .is_some_and(|member| member.is_overflowing)
+        {
+            self.forget_unread(node);
+            connection.refuse(link, "it receives nothing while too many replies wait for it");
+        }
         let is_done = self.send_all(node, connection, link, now);
         if let Some(member) = self.members.get_mut(&node) {
             member.is_blocked = !is_done;

@@ -47,6 +47,10 @@ pub(super) struct Member<I> {
     pub(super) uses: u64,
     /// Weights are sent to it as soon as its window is open.
     pub(super) are_returns_due: bool,
+    /// Its scopes to which weight is to be returned.
+    pub(super) owed: usize,
+    /// It left more unread than it may: its link is to be closed.
+    pub(super) is_overflowing: bool,
 }
 
 impl<I> Member<I> {
@@ -63,7 +67,14 @@ impl<I> Member<I> {
             handles: Vec::new(),
             uses: 0,
             are_returns_due: false,
+            owed: 0,
+            is_overflowing: false,
         }
+    }
+
+    /// More is to be sent to it than it may leave unread. Without a link nothing is to be closed.
+    pub(super) fn overflow(&mut self) {
+        self.is_overflowing = self.is_linked();
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -81,12 +92,12 @@ impl<I> Member<I> {
 
     /// Whether something waits for it.
     pub(super) fn has_work(&self) -> bool {
-        !self.queue.is_empty() || !self.control.is_empty() || self.are_returns_due
+        !self.queue.is_empty() || !self.control.is_empty() || self.are_returns_due || self.is_overflowing
     }
 
-    /// Whether something waits for it that can be sent, as far as is known.
+    /// Whether something waits for it that can be sent, as far as is known, or its link is to be closed.
     pub(super) fn is_ready(&self) -> bool {
-        self.is_linked() && !self.is_blocked && self.has_work()
+        self.is_linked() && (self.is_overflowing || !self.is_blocked && self.has_work())
     }
 
     pub(super) fn unconsumed(&self) -> usize {
@@ -124,6 +135,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             member.state = State::Linked;
             member.is_asked = false;
             member.is_blocked = false;
+            member.is_overflowing = false;
             member.epoch = epoch;
         }
     }
@@ -162,10 +174,10 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         };
         member.is_asked = false;
         member.are_returns_due = false;
+        member.is_overflowing = false;
         if member.is_lost() {
             // It was asked for again, for replies and weights, and cannot be reached.
-            member.control.clear();
-            self.returns.retain(|scope, _| scope.node != node);
+            self.forget_unread(node);
             self.waiting_after_loss(node, now);
             return;
         }
@@ -204,6 +216,16 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             let status = Status::Rejected(Rejection::NodeLost);
             self.drop_message(message, status, detail.as_bytes(), now);
         }
+    }
+
+    /// Forgets the replies and weights that wait for a node.
+    pub(super) fn forget_unread(&mut self, node: u32) {
+        if let Some(member) = self.members.get_mut(&node) {
+            member.control = VecDeque::new();
+            member.owed = 0;
+            member.is_overflowing = false;
+        }
+        self.returns.retain(|scope, _| scope.node != node);
     }
 
     /// A node reports that another one was lost.

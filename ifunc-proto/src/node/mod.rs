@@ -26,7 +26,8 @@
 //!   drops the call; what was forwarded runs all the same.
 //! * **Outbox.** What arrives from nodes is always received: it consumes one message and produces at most what it sends.
 //!   While the outbox is over half of its bytes, sources wait. Over the bound, [`send`](Node::send) and
-//!   [`forward`](Node::forward) return `Busy`. Replies are not bounded in bytes, but by the slots that await them.
+//!   [`forward`](Node::forward) return `Busy`. Replies are not bounded in bytes, but by the slots that await them, and by
+//!   [`NodeConfig::max_unread`]: a peer that claims more slots than a node has, and receives nothing, loses its link.
 //! * **Failures.** What was not sent when its node was lost, and what was sent and perhaps not consumed, is reported to the
 //!   slot by the node that sent it. What was consumed and lost is known at the deadline: `Indeterminate`, with the nodes that
 //!   were lost since. A call without a deadline gets one when a node is lost: [`NodeConfig::grace`].
@@ -78,6 +79,10 @@ pub struct NodeConfig {
     pub outbox_bytes: usize,
     /// Slots that await answers.
     pub max_slots: usize,
+    /// Frames that wait for one other node and are no invocations; and as many scopes of it to which weight is to be returned. A
+    /// node that leaves more unread loses its link. One that polls stays far below: no more replies than it has slots, and
+    /// no more weights than it has scopes, wait for it at a time.
+    pub max_unread: usize,
     /// Scopes of sources; and as many for weight that cannot be divided.
     pub max_scopes: usize,
     /// Weight that a scope issues to an invocation: 2 to 2^48. With less, more scopes are opened for weight that cannot be
@@ -101,6 +106,7 @@ impl Default for NodeConfig {
             seed: 0,
             outbox_bytes: 16 << 20,
             max_slots: 1 << 16,
+            max_unread: 4 << 16,
             max_scopes: 1 << 16,
             scope_weight: 1 << 48,
             max_window: 256,

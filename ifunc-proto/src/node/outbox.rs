@@ -92,6 +92,10 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// Adds a frame that is no invocation. For a node that was lost, too: perhaps only the link was cut.
     pub(super) fn post_control(&mut self, to: u32, control: Control) {
         if let Some(member) = self.members.get_mut(&to) {
+            if member.control.len() >= self.config.max_unread {
+                member.overflow();
+                return;
+            }
             member.control.push_back(control);
             self.ask_for_link(to);
         }

@@ -184,13 +184,18 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             self.weight_returned(scope, weight, report, now);
             return;
         }
-        if !self.members.contains_key(&scope.node.get()) {
+        self.make_room_for_returns();
+        let Some(member) = self.members.get_mut(&scope.node.get()) else {
+            return;
+        };
+        if member.owed >= self.config.max_unread && !self.returns.get(&scope).is_some_and(Returns::is_owed) {
+            member.overflow();
             return;
         }
-        self.make_room_for_returns();
         let returns = self.returns.entry(scope).or_default();
         if !returns.is_owed() {
             returns.since = now;
+            member.owed += 1;
         }
         returns.weight = returns.weight.saturating_add(weight);
         returns.report.add(report);
@@ -398,6 +403,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         for scope in scopes {
             if let Some(returns) = self.returns.get_mut(scope) {
                 returns.take();
+                if let Some(member) = self.members.get_mut(&scope.node.get()) {
+                    member.owed -= 1;
+                }
             }
         }
     }
