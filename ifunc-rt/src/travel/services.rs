@@ -36,6 +36,15 @@ struct Shown {
     peers: Vec<u32>,
 }
 
+/// The invocation around the one that runs. It is restored if a hook of the host panics, too.
+struct Outer(Option<Box<Current>>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        CURRENT.replace(self.0.take());
+    }
+}
+
 /// Runs an invocation, which may use the node meanwhile.
 pub(crate) fn during<R>(travels: &Arc<Travels>, visit: Visit, run: impl FnOnce() -> R) -> (Visit, R) {
     let current = Current {
@@ -44,9 +53,11 @@ pub(crate) fn during<R>(travels: &Arc<Travels>, visit: Visit, run: impl FnOnce()
         outgoing: SPARE.take(),
         shown: None,
     };
-    let outer = CURRENT.replace(Some(Box::new(current)));
+    let outer = Outer(CURRENT.replace(Some(Box::new(current))));
     let result = run();
-    let Some(current) = CURRENT.replace(outer) else {
+    let current = CURRENT.take();
+    drop(outer);
+    let Some(current) = current else {
         unreachable!("an invocation that runs inside of this one restores it");
     };
     let Current {
