@@ -1,6 +1,6 @@
 //! The other nodes of the group: which are known, to which there are links, and which were lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use ifunc_abi::ImageId;
 use ifunc_abi::refusal::Failed;
@@ -9,8 +9,9 @@ use ifunc_abi::status::{Failure, Status};
 use ifunc_abi::travel::LostNode;
 
 use super::outbox::{Control, Message, Sent};
-use super::{Event, MAX_LOST, Node};
+use super::{Event, MAX_LOST, MAX_STRANGERS, Node};
 use crate::caller::Image;
+use crate::host::MalformedFrame;
 
 /// What this node knows of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(super) struct Member<I> {
     pub(super) owed: usize,
     /// It left more unread than it may: its link is to be closed.
     pub(super) is_overflowing: bool,
+    /// The nodes that it reported as lost and that were unknown here.
+    strangers: BTreeSet<u32>,
 }
 
 impl<I> Member<I> {
@@ -69,6 +72,7 @@ impl<I> Member<I> {
             are_returns_due: false,
             owed: 0,
             is_overflowing: false,
+            strangers: BTreeSet::new(),
         }
     }
 
@@ -228,18 +232,31 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         self.returns.retain(|scope, _| scope.node != node);
     }
 
-    /// A node reports that another one was lost.
-    pub(super) fn reported_lost(&mut self, node: u32, epoch: u64, now: u64) {
+    /// A node reports that another one was lost. It may report one of an epoch again: each time, a link died with what it carried.
+    pub(super) fn reported_lost(
+        &mut self,
+        from: u32,
+        node: u32,
+        epoch: u64,
+        now: u64,
+    ) -> Result<(), MalformedFrame> {
         if Some(node) == self.config.number {
-            return;
+            return Ok(());
         }
         let Some(member) = self.members.get_mut(&node) else {
+            if let Some(member) = self.members.get_mut(&from) {
+                member.strangers.insert(node);
+                if member.strangers.len() > MAX_STRANGERS {
+                    member.strangers.clear();
+                    return Err(MalformedFrame("the loss of more unknown nodes than a group has"));
+                }
+            }
             // This node had nothing to do with it. Its calls and scopes had, by way of others.
             self.record_loss(node, epoch, now, false);
-            return;
+            return Ok(());
         };
         if member.is_lost() {
-            return;
+            return Ok(());
         }
         if member.is_linked() {
             // It lives: only the link between the two died, with what it carried. Or it started again, and this node had no link
@@ -247,21 +264,31 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             if member.epoch == epoch || member.lost_epoch != Some(epoch) {
                 self.record_loss(node, epoch, now, false);
             }
-            return;
+            return Ok(());
         }
         if member.epoch <= epoch.max(1) {
             member.epoch = epoch;
             self.lose(node, now, |_| true);
         }
+        Ok(())
+    }
+
+    /// Remembers that a node was lost, as the last one. The oldest is forgotten, before those of the group that of a stranger.
+    fn remember_loss(&mut self, node: u32) {
+        if let Some(at) = self.lost.iter().position(|&(_, other)| other == node) {
+            self.lost.remove(at);
+        } else if self.lost.len() == MAX_LOST {
+            let mut nodes = self.lost.iter().map(|(_, node)| node);
+            let stranger = nodes.position(|node| !self.members.contains_key(node));
+            self.lost.remove(stranger.unwrap_or(0));
+        }
+        self.lost.push_back((self.lost_count, node));
+        self.lost_count += 1;
     }
 
     /// Records a loss, and tells it to all that must know. `is_own`: this node cannot reach the other one.
     fn record_loss(&mut self, node: u32, epoch: u64, now: u64, is_own: bool) {
-        if self.lost.len() == MAX_LOST {
-            self.lost.pop_front();
-        }
-        self.lost.push_back((self.lost_count, node));
-        self.lost_count += 1;
+        self.remember_loss(node);
         if let Some(member) = self.members.get_mut(&node) {
             member.lost_epoch = Some(epoch);
         }

@@ -209,6 +209,9 @@ const MAX_CANCELLED: usize = 1024;
 /// Lost nodes that are remembered.
 const MAX_LOST: usize = 256;
 
+/// Numbers of nodes unknown here whose loss one node may report: more than a group has nodes.
+const MAX_STRANGERS: usize = 4096;
+
 /// A node.
 ///
 /// `I` is an image that is sent to nodes; `O` is what the driver keeps with a source's request until it ends: its connection
@@ -265,7 +268,7 @@ pub struct Node<I, O> {
     /// Weights for scopes of other nodes, by scope.
     returns: BTreeMap<SlotRef, Returns>,
     timers: BTreeSet<(u64, Timer)>,
-    /// The nodes that were lost, oldest first, and how many were lost before them.
+    /// The nodes that were lost, each once, the last one last, and how many losses there were before.
     lost: VecDeque<(u64, u32)>,
     lost_count: u64,
     events: VecDeque<Event<O>>,
@@ -384,7 +387,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
                 let nodes =
                     LostNode::parse_all(body).ok_or(MalformedFrame("a malformed list of lost nodes"))?;
                 for lost in nodes {
-                    self.reported_lost(lost.node.get(), lost.epoch.get(), now);
+                    self.reported_lost(from, lost.node.get(), lost.epoch.get(), now)?;
                 }
                 Ok(())
             }

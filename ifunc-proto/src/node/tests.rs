@@ -392,6 +392,26 @@ fn the_loss_of_a_node_that_had_no_link_here_ends_a_scope() {
 }
 
 #[test]
+fn a_node_that_reports_too_many_unknown_nodes_hides_no_loss_of_the_group() {
+    let mut node = node();
+    node.add(2);
+    node.lose(2, 0, |_| true);
+    let mut report = |lost: u32| {
+        let header = Header::new(Kind::NodesLost, 0, 0);
+        let reported = node.receive(1, header, LostNode::new(lost, 5).as_bytes(), 0);
+        while node.next_event().is_some() {}
+        assert!(node.lost.len() <= super::MAX_LOST);
+        assert!(node.lost_since(0).contains(&2));
+        reported
+    };
+    for stranger in 0..super::MAX_STRANGERS as u32 {
+        // The same node again is nothing new.
+        (0..2).for_each(|_| report(100 + stranger).unwrap());
+    }
+    report(99).expect_err("no group has as many nodes");
+}
+
+#[test]
 fn a_stream_that_was_dropped_ends_what_waits_for_its_window() {
     let mut node = node();
     let head = TravelHead {

@@ -190,7 +190,13 @@ impl Travels {
 
     fn post(&self, connection: u64, mail: Mail) {
         let mut all = lock(&self.mail);
-        all.entry(connection).or_default().push(mail);
+        let own = all.entry(connection).or_default();
+        if let Mail::Lost(node) = &mail
+            && !has_room(own, node)
+        {
+            return;
+        }
+        own.push(mail);
         self.has_mail.store(all.len(), Ordering::Release);
     }
 
@@ -338,6 +344,21 @@ impl Travels {
         kept.push(Arc::clone(&library));
         Ok(library)
     }
+}
+
+/// Whether the loss of a node is to be told to a source beside what waits for it: each node once, and no more than a frame holds.
+/// A source does not keep more, either.
+fn has_room(mail: &[Mail], node: &LostNode) -> bool {
+    let mut count = 0;
+    let mut lost = mail.iter().filter_map(|mail| match mail {
+        Mail::Lost(node) => Some(node.node),
+        _ => None,
+    });
+    let is_told = lost.any(|other| {
+        count += 1;
+        other == node.node
+    });
+    !is_told && count < LostNode::MAX
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
