@@ -61,9 +61,13 @@ pub(crate) enum Side {
 struct SideCell(AtomicU8);
 
 impl SideCell {
+    /// What the host does before and after this in the program, the compiler leaves before and after it: to a handler, work of the
+    /// host is never on the ifunc's side. These fences are no instructions.
     #[inline(always)]
     fn set(&self, side: Side) {
+        compiler_fence(Ordering::SeqCst);
         self.0.store(side as u8, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[inline(always)]

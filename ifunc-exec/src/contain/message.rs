@@ -1,7 +1,12 @@
-//! The message of a fault that is not contained. It is written before the earlier handler runs, which mostly ends the process, and
+//! The message of a fault that is not contained. It is written before the earlier action is taken, which mostly ends the process, and
 //! allocates nothing and takes no lock.
+//!
+//! Without an earlier handler the process ends, so the message is always written. An earlier handler may end the process, as that of Rust's
+//! standard library does, or recover, as that of a WebAssembly runtime in an exported function does: nobody can know which. So the
+//! message is written for the first such fault of the process only.
 
 use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::signals::signal_name;
 use crate::gate::{Gate, Interruption};
@@ -22,6 +27,12 @@ impl Write for Line {
         self.len += len;
         Ok(())
     }
+}
+
+/// Whether the message of a fault is due. `ends`: the process has no earlier handler for it.
+pub(super) fn is_due(ends: bool) -> bool {
+    static WAS_WRITTEN: AtomicBool = AtomicBool::new(false);
+    ends || !WAS_WRITTEN.swap(true, Ordering::Relaxed)
 }
 
 /// Writes to the standard error what is known of a fault in an invocation.

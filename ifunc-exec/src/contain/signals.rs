@@ -81,8 +81,26 @@ fn is_ours(signal: c_int) -> bool {
     action_of(signal).sa_sigaction == on_fault as *const () as usize
 }
 
+/// Keeps `errno` for the code that a signal interrupts: what a handler calls may set it.
+struct KeptError(c_int);
+
+impl KeptError {
+    fn keep() -> Self {
+        // SAFETY: this thread's own, of the C library that is linked with the program; it is read.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeptError {
+    fn drop(&mut self) {
+        // SAFETY: as in `keep`; it is written.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     enter_handler();
+    let _kept = KeptError::keep();
     // SAFETY: the kernel's arguments, or those of a handler that was installed after ours and passes them on.
     let (mut trap, code, address) = unsafe {
         let info = &*info;
@@ -102,8 +120,10 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
         };
         match gate.fault(at, &mut trap) {
             Outcome::Contained => return,
-            Outcome::Uncontained(why) => message::print(gate, &at, why),
-            Outcome::Elsewhere => {}
+            Outcome::Uncontained(why) if message::is_due(has_no_handler(signal)) => {
+                message::print(gate, &at, why)
+            }
+            Outcome::Uncontained(_) | Outcome::Elsewhere => {}
         }
     }
     // SAFETY: the arguments of this handler.
@@ -112,6 +132,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
 
 unsafe extern "C" fn on_deadline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     enter_handler();
+    let _kept = KeptError::keep();
     // SAFETY: as in `on_fault`; signals of this code carry a value.
     let is_ours = unsafe {
         (*info).si_code == libc::SI_QUEUE && (*info).si_value().sival_ptr.addr() == (&raw const OURS).addr()
@@ -126,13 +147,23 @@ unsafe extern "C" fn on_deadline(signal: c_int, info: *mut siginfo_t, context: *
     }
 }
 
+/// The action that our handler replaced.
+fn before(signal: c_int) -> &'static sigaction {
+    // SAFETY: written before our handler was installed, and never freed.
+    unsafe { &*BEFORE[signal as usize].load(Ordering::Acquire) }
+}
+
+/// Whether a fault ends the process: there was no handler before ours.
+fn has_no_handler(signal: c_int) -> bool {
+    matches!(before(signal).sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+}
+
 /// Does what would have happened without our handler.
 ///
 /// # Safety
 /// The arguments are those of a handler.
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: written before our handler was installed, and never freed.
-    let before = unsafe { &*BEFORE[signal as usize].load(Ordering::Acquire) };
+    let before = before(signal);
     // SAFETY: the caller's promise.
     let was_sent = unsafe { (*info).si_code } <= 0;
     let default = action();

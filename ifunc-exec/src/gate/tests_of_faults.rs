@@ -357,6 +357,62 @@ fn a_fault_of_the_host_is_the_hosts() {
     assert!(text.find("the host's own handler").expect(&text) > ours, "{text}");
 }
 
+/// Makes the page readable that the test below reads, and leaves another `errno`, as careless handlers do.
+unsafe extern "C" fn recovers(_: i32, info: *mut libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel's argument; the page is the test's own.
+    unsafe {
+        libc::mprotect((*info).si_addr(), 4096, libc::PROT_READ);
+        *libc::__errno_location() = libc::EINVAL;
+    }
+}
+
+/// In a process of its own, as it has another handler.
+#[test]
+fn a_handler_that_recovers_costs_one_line_and_no_errno() {
+    if is_child() {
+        // SAFETY: an action of a handler that does what handlers may do.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = recovers as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            assert_eq!(
+                libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()),
+                0
+            );
+        }
+        let mut thread = ExecThread::for_tests(1 << 20);
+        // SAFETY: a fresh mapping.
+        let page = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0)
+        };
+        assert_ne!(page, libc::MAP_FAILED);
+        for _ in 0..3 {
+            // SAFETY: the page of this test.
+            assert_eq!(unsafe { libc::mprotect(page, 4096, libc::PROT_NONE) }, 0);
+            let outcome = invoke(&mut thread, || {
+                host::through_gate(|| {
+                    // SAFETY: this thread's own.
+                    let error = unsafe { &mut *libc::__errno_location() };
+                    *error = libc::ENOENT;
+                    reads(page as usize);
+                    std::hint::black_box(error).cast_unsigned()
+                })
+            });
+            assert_eq!(outcome, Ok(libc::ENOENT as u32));
+        }
+        return;
+    }
+    let output = child("a_handler_that_recovers_costs_one_line_and_no_errno");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(
+        text.matches("ifunc: SIGSEGV in an invocation").count(),
+        1,
+        "{text}"
+    );
+}
+
 /// In a process of its own, which it ends.
 #[test]
 fn a_signal_that_a_process_sends_is_no_fault() {
