@@ -125,7 +125,7 @@ impl InProcess {
         )
         .map_err(io::Error::from)?;
         let ContainOptions { faults, deadline } = options.contain;
-        install(deadline.is_some());
+        install(deadline.is_some())?;
         let containment = Containment {
             code: cache.code(),
             contains: faults,
@@ -465,7 +465,7 @@ impl ExecThread {
     /// The same, registered with `threads`.
     #[cfg(test)]
     pub(crate) fn for_tests_of(stack_size: usize, threads: Arc<Threads>) -> Self {
-        install(true);
+        install(true).unwrap();
         let containment = Containment {
             code: 0..usize::MAX,
             contains: true,
@@ -535,8 +535,9 @@ impl Session<'_> {
         code
     }
 
-    /// Prepares the current thread for what ends invocations early: it gets a stack for handlers of signals. An
-    /// [`ExecThread`] prepares the thread that makes it.
+    /// Prepares the current thread for what ends invocations early: it gets a stack for handlers of signals, and the watchdog may
+    /// signal it. An [`ExecThread`] prepares the thread that makes it; without this, invocations that it runs on another thread have
+    /// no deadline.
     pub fn prepare_thread(&self) {
         self.gate.passages.set_thread();
         prepare_thread();

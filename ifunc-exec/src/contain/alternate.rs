@@ -13,21 +13,12 @@ const SIZE: usize = 128 << 10;
 /// A stack of at least this size is kept.
 const ENOUGH: usize = 64 << 10;
 
-thread_local! {
-    static STACK: AlternateStack = AlternateStack::install();
-}
-
-/// Gives the current thread an alternate stack, unless it has one that is large enough, until it ends.
-pub(crate) fn prepare_thread() {
-    // In the destructors of a thread that ends there is none, and there are no invocations.
-    let _ = STACK.try_with(|_| {});
-}
-
 /// The stack of a thread; null: it has another one, or the kernel refused the memory.
-struct AlternateStack(*mut c_void);
+pub(super) struct AlternateStack(*mut c_void);
 
 impl AlternateStack {
-    fn install() -> Self {
+    /// Gives the current thread an alternate stack, unless it has one that is large enough.
+    pub(super) fn install() -> Self {
         let none = Self(ptr::null_mut());
         if current().is_some_and(|(_, size)| size >= ENOUGH) {
             return none;
@@ -94,6 +85,7 @@ fn current() -> Option<(*mut c_void, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::prepare_thread;
     use super::*;
 
     #[test]

@@ -1,10 +1,11 @@
 //! Handlers of signals, and the handlers that were there before.
 
 use std::ffi::{c_int, c_void};
+use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use libc::{sigaction, siginfo_t};
 
@@ -17,7 +18,7 @@ const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIG
 /// The signal of a deadline. Nothing happens to a process that gets it without a handler.
 const DEADLINE: c_int = libc::SIGURG;
 
-/// The action that our handler replaced, by signal. Written once, before our handler is installed.
+/// The action that our handler replaced, by signal. Written before our handler is installed, and again with what it replaced.
 static BEFORE: [AtomicPtr<sigaction>; 32] = [const { AtomicPtr::new(ptr::null_mut()) }; 32];
 /// Its address is the value of our own deadline signals.
 static OURS: u8 = 0;
@@ -26,21 +27,31 @@ type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// Installs the handlers of faults, and that of deadlines if there are deadlines. Warns if the process has replaced one of our
 /// handlers of faults since.
-pub(crate) fn install(deadlines: bool) {
-    static OF_FAULTS: Once = Once::new();
-    static OF_DEADLINES: Once = Once::new();
-    let mut is_first = false;
-    OF_FAULTS.call_once(|| {
-        is_first = true;
-        memory::find();
-        FAULTS
-            .into_iter()
-            .for_each(|signal| install_one(signal, on_fault));
-    });
+///
+/// # Errors
+/// The kernel's, or those of what filters system calls.
+pub(crate) fn install(deadlines: bool) -> io::Result<()> {
+    static OF_FAULTS: Mutex<bool> = Mutex::new(false);
+    static OF_DEADLINES: Mutex<bool> = Mutex::new(false);
+    let once = |is_installed: &Mutex<bool>, signals: &[c_int], handler| {
+        let mut is_installed = is_installed.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_installed = *is_installed;
+        if !was_installed {
+            for signal in signals {
+                install_one(*signal, handler)?;
+            }
+            *is_installed = true;
+        }
+        io::Result::Ok(was_installed)
+    };
+    memory::find();
+    let was_installed = once(&OF_FAULTS, &FAULTS, on_fault)?;
     if deadlines {
-        OF_DEADLINES.call_once(|| install_one(DEADLINE, on_deadline));
+        once(&OF_DEADLINES, &[DEADLINE], on_deadline)?;
     }
-    let replaced = FAULTS.into_iter().filter(|signal| !is_first && !is_ours(*signal));
+    let replaced = FAULTS
+        .into_iter()
+        .filter(|signal| was_installed && !is_ours(*signal));
     for signal in replaced {
         tracing::warn!(
             target: crate::LOG,
@@ -49,19 +60,32 @@ pub(crate) fn install(deadlines: bool) {
              target is made, or call the handler that was there before"
         );
     }
+    Ok(())
 }
 
-fn install_one(signal: c_int, handler: Handler) {
+fn install_one(signal: c_int, handler: Handler) -> io::Result<()> {
+    let address = handler as *const () as usize;
     let mut action = action();
-    action.sa_sigaction = handler as *const () as usize;
+    action.sa_sigaction = address;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // A deadline must not end the invocation while the handler of its fault runs: that would not return, and its signal stay blocked.
     // SAFETY: writes the local.
     unsafe { libc::sigaddset(&raw mut action.sa_mask, DEADLINE) };
-    let before = Box::into_raw(Box::new(action_of(signal)));
-    BEFORE[signal as usize].store(before, Ordering::Release);
-    // SAFETY: the handler is of the type that SA_SIGINFO asks for, and does what handlers may do.
-    unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+    let seen = action_of(signal)?;
+    if seen.sa_sigaction == address {
+        // An earlier attempt failed at another signal.
+        return Ok(());
+    }
+    // For a signal that comes before the next line but one: another thread may be installing a handler, too.
+    publish(signal, Box::new(seen));
+    let replaced = exchange(signal, &raw const action)?;
+    publish(signal, Box::new(replaced));
+    Ok(())
+}
+
+/// Makes an action the one that our handler replaced. The one before is not freed: a handler may be reading it.
+fn publish(signal: c_int, before: Box<sigaction>) {
+    BEFORE[signal as usize].store(Box::into_raw(before), Ordering::Release);
 }
 
 /// An action without flags, mask or handler.
@@ -70,15 +94,22 @@ fn action() -> sigaction {
     unsafe { MaybeUninit::<sigaction>::zeroed().assume_init() }
 }
 
-fn action_of(signal: c_int) -> sigaction {
-    let mut action = action();
-    // SAFETY: writes the local.
-    unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
-    action
+fn action_of(signal: c_int) -> io::Result<sigaction> {
+    exchange(signal, ptr::null())
+}
+
+/// Sets an action, or none if `new` is null, and returns the one that was there.
+fn exchange(signal: c_int, new: *const sigaction) -> io::Result<sigaction> {
+    let mut old = action();
+    // SAFETY: writes the local. The handler of `install_one` is of the type that SA_SIGINFO asks for, and does what handlers may do.
+    match unsafe { libc::sigaction(signal, new, &raw mut old) } {
+        0 => Ok(old),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn is_ours(signal: c_int) -> bool {
-    action_of(signal).sa_sigaction == on_fault as *const () as usize
+    action_of(signal).is_ok_and(|action| action.sa_sigaction == on_fault as *const () as usize)
 }
 
 /// Keeps `errno` for the code that a signal interrupts: what a handler calls may set it.
@@ -216,8 +247,8 @@ struct Queued {
 
 const _: () = assert!(size_of::<Queued>() == size_of::<siginfo_t>());
 
-/// Sends a thread of this process the signal of a deadline: its handler ends the invocations that are overdue. A thread that has ended
-/// gets none, and another thread that has its number now finds nothing overdue.
+/// Sends a thread of this process the signal of a deadline: its handler ends the invocations that are overdue. Only for threads that
+/// are prepared: see `prepared`.
 pub(super) fn notify(thread: c_int) {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let info = Queued {
@@ -270,5 +301,26 @@ pub(crate) fn code_name(signal: c_int, code: c_int) -> &'static str {
         (libc::SIGFPE, 7) => "invalid floating-point operation",
         (libc::SIGILL, _) => "no valid instruction",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_that_cannot_be_installed_is_an_error() {
+        // No process handles this signal.
+        let error = install_one(libc::SIGKILL, on_fault).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_second_attempt_keeps_the_earlier_action() {
+        install(true).unwrap();
+        for (signal, handler) in [(libc::SIGSEGV, on_fault as Handler), (DEADLINE, on_deadline)] {
+            install_one(signal, handler).unwrap();
+            assert_ne!(before(signal).sa_sigaction, handler as *const () as usize);
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::signals::notify;
+use super::prepared::{notify_all, notify_one};
 use crate::threads::{ThreadNumber, Threads};
 
 /// Bounds of the time between two checks.
@@ -90,27 +90,21 @@ fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
             });
             if now - known.since >= limit {
                 passages.set_overdue(count);
-                // It may run on another thread than the one that it was made for. All threads are asked once: a signal interrupts
-                // their system calls, and one that blocks it never answers.
+                // It may run on another thread than the one that it was made for. All threads that are prepared are asked once: a
+                // signal interrupts their system calls, and one that blocks it never answers.
                 is_lost |= known.signals == 1 && !passages.was_found(count);
                 known.signals = known.signals.saturating_add(1);
-                notify(passages.thread());
+                notify_one(passages.thread());
             }
             seen_now.insert(number, known);
         });
         seen = seen_now;
         if is_lost {
-            all_threads().for_each(notify);
+            notify_all();
         }
         (is_stopped, _) = stop
             .changed
             .wait_timeout(is_stopped, pause)
             .unwrap_or_else(PoisonError::into_inner);
     }
-}
-
-/// The threads of this process.
-fn all_threads() -> impl Iterator<Item = i32> {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
 }

@@ -29,6 +29,7 @@ fn invoke(thread: &mut ExecThread, mut body: impl FnMut() -> u32) -> Result<u32,
     host::set_call_gate(&CALL_GATE);
     let mut body: Body<'_> = &mut body;
     let mut session = thread.session();
+    crate::contain::prepare_thread();
     // SAFETY: the entry takes these arguments.
     let code = unsafe {
         session.enter(

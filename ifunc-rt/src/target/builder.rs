@@ -413,7 +413,8 @@ impl TargetBuilder {
     /// interrupted: the invocation ends when that returns.
     ///
     /// A thread of the target's own watches all invocations; they pay nothing for it. A thread that runs an invocation
-    /// that is overdue gets SIGURG.
+    /// that is overdue gets SIGURG. A target that moves to another thread and is polled there by hand watches that thread once it has
+    /// been armed ([`Target::arm`](crate::Target::arm)) there, or has taken an image.
     pub fn max_run_time(mut self, limit: Duration) -> Self {
         self.executor.contain.deadline = Some(limit);
         self

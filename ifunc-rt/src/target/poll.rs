@@ -110,6 +110,8 @@ impl Target {
     /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait, at most for
     /// [`poll_interval`](Self::poll_interval); `disarm`; repeat.
     pub fn arm(&mut self) -> bool {
+        // This thread polls from here on: the target may have been made on another one.
+        self.entry.session().prepare_thread();
         self.links.arm(&self.host, true) && !self.host.doorbell.is_stopped()
     }
 

@@ -1,0 +1,89 @@
+//! The threads that are prepared for signals. The watchdog signals no others: the handler of a deadline uses thread-local storage, which a
+//! library that was loaded at run time (`dlopen`) allocates when a thread first uses it. A thread that a signal interrupts in `malloc`
+//! must have used it before.
+
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+use std::hint::black_box;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::alternate::AlternateStack;
+use super::signals::notify;
+use crate::gate::CURRENT;
+
+/// Their numbers, as the kernel has them.
+static THREADS: Mutex<BTreeSet<c_int>> = Mutex::new(BTreeSet::new());
+
+thread_local! {
+    static HERE: Prepared = Prepared::new();
+}
+
+fn threads() -> MutexGuard<'static, BTreeSet<c_int>> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prepares the current thread until it ends: gives it an alternate stack, and lets the watchdog signal it.
+pub(crate) fn prepare_thread() {
+    // In the destructors of a thread that ends there are no invocations.
+    let _ = HERE.try_with(|_| {});
+}
+
+/// A thread that is prepared.
+struct Prepared {
+    number: c_int,
+    _stack: AlternateStack,
+}
+
+impl Prepared {
+    fn new() -> Self {
+        // What the handlers use. Before anything signals the thread.
+        black_box(CURRENT.get());
+        let stack = AlternateStack::install();
+        let number = rustix::thread::gettid().as_raw_nonzero().get();
+        threads().insert(number);
+        Self {
+            number,
+            _stack: stack,
+        }
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        threads().remove(&self.number);
+    }
+}
+
+/// Signals a thread that is prepared, and no thread that has its number after it.
+pub(super) fn notify_one(thread: c_int) {
+    // It cannot end while the lock is held.
+    let threads = threads();
+    if threads.contains(&thread) {
+        notify(thread);
+    }
+}
+
+/// Signals all threads that are prepared.
+pub(super) fn notify_all() {
+    threads().iter().for_each(|thread| notify(*thread));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_prepared_until_it_ends() {
+        let number = || rustix::thread::gettid().as_raw_nonzero().get();
+        let is_prepared = |number| threads().contains(&number);
+        let thread = std::thread::spawn(move || {
+            assert!(!is_prepared(number()));
+            prepare_thread();
+            prepare_thread();
+            assert!(is_prepared(number()));
+            number()
+        });
+        // Numbers are not used again so soon.
+        assert!(!is_prepared(thread.join().unwrap()));
+    }
+}
