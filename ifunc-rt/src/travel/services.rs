@@ -161,3 +161,47 @@ impl Services for Travels {
         replied.unwrap_or(Err(TravelError::NoGroup))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use ifunc_abi::frame::Limits;
+    use ifunc_abi::travel::TravelHead;
+    use ifunc_proto::node::Arrival;
+
+    use super::*;
+    use crate::os::EventFd;
+
+    #[test]
+    fn a_hook_that_panics_leaves_the_invocation_around_it_as_the_current_one() {
+        let limits = Limits {
+            max_payload: 100,
+            max_image: 100,
+            max_answer: 100,
+        };
+        let doorbell = Arc::new(EventFd::new().unwrap());
+        let travels = Travels::new(&crate::hello::serving(limits), 1 << 20, doorbell);
+        let visit = |hops: u16| {
+            let head = TravelHead {
+                hops: hops.into(),
+                ..TravelHead::of_source(9)
+            };
+            travels
+                .with(|node| node.arrive(Arrival::Node(1), &head, 0))
+                .unwrap()
+        };
+        let hops = || travels.current(|current| current.visit.hops());
+        let (outer, ()) = during(&travels, visit(1), || {
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                during(&travels, visit(2), || {
+                    assert_eq!(hops(), Some(2));
+                    panic!("a hook");
+                })
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(hops(), Some(1));
+        });
+        assert_eq!((outer.hops(), hops()), (1, None));
+    }
+}
