@@ -110,7 +110,7 @@ pub struct Hello {
     pub cpu_features: u64,
     /// Its number, if it is a node of a group: less than `u32::MAX`.
     pub node: Option<u32>,
-    /// A number that a listening process draws when it starts: a different one after a restart. 0 from a side that does not
+    /// A number that a listening process chooses when it starts: a larger one after a restart. 0 from a side that does not
     /// listen.
     pub epoch: u64,
     /// What it accepts, if it [serves](Roles::SERVES).

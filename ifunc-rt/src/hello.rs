@@ -1,6 +1,5 @@
 //! What this process states about itself when a link is made.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::SystemTime;
 
 use ifunc_abi::frame::Limits;
@@ -8,9 +7,18 @@ use ifunc_abi::hello::{Hello, Roles};
 
 /// The hello of a target that starts to listen. It may invoke over the links that it accepts.
 pub(crate) fn serving(limits: Limits) -> Hello {
-    // Keys from the system's random numbers, a counter, the time: a different number in every run.
-    let epoch = RandomState::new().hash_one((std::process::id(), SystemTime::now())) | 1;
-    hello(Roles::SERVES, limits, epoch)
+    hello(Roles::SERVES, limits, epoch())
+}
+
+/// A number for this run, larger than that of an earlier run at the same place: the time, in nanoseconds since 1970. Nodes tell by
+/// the order which of two processes of one number started later.
+fn epoch() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since
+        .ok()
+        .and_then(|since| u64::try_from(since.as_nanos()).ok())
+        .unwrap_or(0)
+        .max(1)
 }
 
 /// The hello of a source.

@@ -1,5 +1,6 @@
 //! Faults and deadlines of ifuncs, at the level `Contained`: each ends its invocation, with its reason.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -124,7 +125,7 @@ fn escapes(faults: usize) {
                 after_some = memory();
             }
         }
-        // Other tests of this process may run.
+        // Few run beside other tests, which take memory.
         if faults >= 1000 {
             let grown = memory().saturating_sub(after_some);
             println!("{transport}: {faults} faults of each kind, memory + {grown} KiB");
@@ -147,10 +148,37 @@ fn faults_end_their_invocations_and_nothing_else() {
     escapes(11);
 }
 
+/// Set in the process of [`thousand_faults_alone`].
+const ALONE: &str = "IFUNC_THOUSAND_FAULTS";
+
 #[test]
 #[ignore = "nightly: a thousand faults of each kind, and a hundred invocations that run into their limit, twice"]
 fn a_thousand_faults_of_each_kind_end_their_invocations_and_nothing_else() {
-    escapes(1000);
+    let test = concat!(module_path!(), "::thousand_faults_alone");
+    let alone = Command::new(std::env::current_exe().unwrap())
+        .args([
+            test.split_once("::").unwrap().1,
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&alone.stdout);
+    assert!(
+        alone.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&alone.stderr)
+    );
+}
+
+#[test]
+#[ignore = "role: the process whose memory the other test measures"]
+fn thousand_faults_alone() {
+    if std::env::var_os(ALONE).is_some() {
+        escapes(1000);
+    }
 }
 
 /// A fault in a batch fails its entry alone.

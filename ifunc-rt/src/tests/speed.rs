@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -235,6 +235,5 @@ fn one_way(target: &mut Target, add: &Handle<Add>) -> f64 {
         add.send(&1).unwrap();
         one(target, &mut value);
     }
-    assert!(began.elapsed() < Duration::from_secs(60));
     per(began, 2 * TURNS)
 }
