@@ -2,7 +2,7 @@
 //! allocates nothing and takes no lock.
 //!
 //! Without an earlier handler the process ends, so the message is always written. An earlier handler may end the process, as that of Rust's
-//! standard library does, or recover, as that of a WebAssembly runtime in an exported function does: nobody can know which. So the
+//! standard library does, or recover, as that of a WebAssembly runtime in an exported function does: the handlers cannot know which. So the
 //! message is written for the first such fault of the process only.
 
 use std::fmt::{self, Write};

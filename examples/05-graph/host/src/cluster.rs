@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use example_05_graph_ifuncs::{
-    Array, Fill, LEVELS, ONE, Page, Part, RANKS, Reached, SUMS, UNREACHED, fetch, fill, scatter, update,
-    visit,
+    Array, Fill, LEVELS, ONE, Page, Part, RANKS, Reached, SUMS, UNREACHED, fetch_page, fill_column,
+    share_ranks, update_ranks, visit,
 };
 use example_servers::{Failure, Moved, moved};
 use ifunc::Ifunc;
@@ -70,12 +70,12 @@ impl Cluster {
         self.fill(RANKS, ONE / u64::from(self.part.vertices))?;
         self.fill(SUMS, 0)?;
         let first = &self.servers[0];
-        let scatter = first.register::<scatter>()?;
-        let updates = self.register::<update>()?;
+        let share = first.register::<share_ranks>()?;
+        let updates = self.register::<update_ranks>()?;
         let mut invocations = 0;
         for _ in 0..steps {
             // All shares of this step have arrived when the scope ends.
-            invocations += succeeded(first.finish(|scope| scope.send(&scatter, &()))?)?;
+            invocations += succeeded(first.finish(|scope| scope.send(&share, &()))?)?;
             call_all(&updates, &())?;
         }
         Ok(invocations)
@@ -87,7 +87,7 @@ impl Cluster {
     /// A server is gone.
     pub fn graph(&self) -> Result<Rows, Failure> {
         let mut all = Rows::default();
-        for (server, handle) in (0..).zip(self.register::<fetch>()?) {
+        for (server, handle) in (0..).zip(self.register::<fetch_page>()?) {
             let vertices = self.part.range_of(server).len();
             let offsets = fetch_array(&handle, Array::Offsets, 8 * (vertices + 1))?;
             let offsets: Vec<u64> = words(&offsets).map(u64::from_le_bytes).collect();
@@ -105,7 +105,7 @@ impl Cluster {
     /// A server is gone.
     pub fn column(&self, column: Array) -> Result<Vec<u64>, Failure> {
         let mut all = Vec::new();
-        for (server, handle) in (0..).zip(self.register::<fetch>()?) {
+        for (server, handle) in (0..).zip(self.register::<fetch_page>()?) {
             let bytes = fetch_array(&handle, column, 8 * self.part.range_of(server).len())?;
             all.extend(words(&bytes).map(u64::from_le_bytes));
         }
@@ -114,7 +114,7 @@ impl Cluster {
 
     fn fill(&self, column: u32, value: u64) -> Result<(), Failure> {
         let column = column.into();
-        call_all(&self.register::<fill>()?, &Fill { column, value })
+        call_all(&self.register::<fill_column>()?, &Fill { column, value })
     }
 
     fn register<F: Ifunc>(&self) -> Result<Vec<Handle<F>>, Failure> {
@@ -144,7 +144,7 @@ fn succeeded(finished: Finished) -> Result<u64, Failure> {
 }
 
 /// Fetches the bytes of an array of a server, page by page, with several calls under way.
-fn fetch_array(server: &Handle<fetch>, array: Array, len: usize) -> Result<Vec<u8>, Failure> {
+fn fetch_array(server: &Handle<fetch_page>, array: Array, len: usize) -> Result<Vec<u8>, Failure> {
     let pages = (0..len as u64).step_by(PAGE_BYTES);
     let mut calls = pages.map(|from| server.call(&Page { array, from }));
     let mut under_way = calls

@@ -5,7 +5,7 @@ use ifunc::zerocopy::IntoBytes;
 
 use crate::{Graph, LEVELS, RANKS};
 
-/// The payload of [`fill()`].
+/// The payload of [`fill_column()`].
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
@@ -17,7 +17,7 @@ pub struct Fill {
 
 /// Sets all words of a column.
 #[ifunc(idempotent)]
-pub fn fill(fill: Fill, graph: &mut dyn Graph) {
+pub fn fill_column(fill: Fill, graph: &mut dyn Graph) {
     graph.column(fill.column as u32).fill(fill.value);
 }
 
@@ -36,7 +36,7 @@ pub enum Array {
     Ranks,
 }
 
-/// The payload of [`fetch()`].
+/// The payload of [`fetch_page()`].
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
@@ -48,7 +48,7 @@ pub struct Page {
 
 /// Answers bytes of an array, as many as fit into an answer; none at the end.
 #[ifunc(idempotent)]
-pub fn fetch(page: Page, graph: &mut dyn Graph, ctx: &mut Context) {
+pub fn fetch_page(page: Page, graph: &mut dyn Graph, ctx: &mut Context) {
     let bytes = match page.array {
         Array::Offsets => graph.offsets().as_bytes(),
         Array::Targets => graph.targets().as_bytes(),

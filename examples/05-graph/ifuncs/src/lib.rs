@@ -16,9 +16,9 @@ use core::ops::Range;
 use alloc::vec::Vec;
 use ifunc::prelude::*;
 
-pub use access::{Array, Fill, Page, fetch, fill};
+pub use access::{Array, Fill, Page, fetch_page, fill_column};
 pub use bfs::{LEVELS, Reached, UNREACHED, visit};
-pub use pagerank::{ONE, RANKS, SUMS, Share, add, base, damped, scatter, update};
+pub use pagerank::{ONE, RANKS, SUMS, Share, add_shares, base, damped, share_ranks, update_ranks};
 
 /// A server's part of a graph, in compressed sparse rows.
 #[ifunc::interface]

@@ -45,16 +45,16 @@ pub struct Share {
 /// Divides the rank of each vertex among its neighbours, on all servers: the one that the source invokes sends itself to the others. A
 /// vertex without neighbours keeps its rank.
 #[ifunc]
-pub fn scatter(_: (), graph: &mut dyn Graph, ctx: &mut Context) {
+pub fn share_ranks(_: (), graph: &mut dyn Graph, ctx: &mut Context) {
     let part = graph.part();
     if ctx.hops() == 0 {
         for server in (0..part.servers).filter(|&server| server != part.server) {
-            send::<scatter>(server, &(), ctx);
+            send::<share_ranks>(server, &(), ctx);
         }
     }
     let mut shares = shares(graph);
-    add(&take(&mut shares[part.server as usize]), graph);
-    send_batches::<add, _>(&shares, ctx);
+    add_shares(&take(&mut shares[part.server as usize]), graph);
+    send_batches::<add_shares, _>(&shares, ctx);
 }
 
 /// What the vertices of each server receive from those of this one. The shares of several neighbours for one vertex are added up.
@@ -83,7 +83,7 @@ fn shares(graph: &mut dyn Graph) -> Vec<Vec<Share>> {
 
 /// Adds shares to the sums of vertices of this server.
 #[ifunc]
-pub fn add(shares: &[Share], graph: &mut dyn Graph) {
+pub fn add_shares(shares: &[Share], graph: &mut dyn Graph) {
     let part = graph.part();
     let sums = graph.column(SUMS);
     for share in shares {
@@ -93,7 +93,7 @@ pub fn add(shares: &[Share], graph: &mut dyn Graph) {
 
 /// Makes ranks of the sums of this server.
 #[ifunc]
-pub fn update(_: (), graph: &mut dyn Graph) {
+pub fn update_ranks(_: (), graph: &mut dyn Graph) {
     let base = base(graph.part().vertices);
     for at in 0..graph.column(SUMS).len() {
         let sum = take(&mut graph.column(SUMS)[at]);
@@ -122,8 +122,8 @@ mod tests {
     fn a_ring_stays_as_it_is() {
         let mut graph = ring(4, 1).remove(0);
         graph.column(RANKS).fill(ONE / 4);
-        scatter((), &mut graph, &mut Context::detached());
-        update((), &mut graph);
+        share_ranks((), &mut graph, &mut Context::detached());
+        update_ranks((), &mut graph);
         for &rank in graph.column(RANKS).iter() {
             assert!(rank.abs_diff(ONE / 4) < 100, "{rank}");
         }
