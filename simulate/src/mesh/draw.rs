@@ -196,7 +196,8 @@ impl Mesh {
             seed: rng.next(),
             outbox_bytes: self.taste.outbox,
             max_slots: rng.pick(&[2, 20, 1000]),
-            max_unread: 500,
+            // Four times the most slots of any node, as in the runtime.
+            max_unread: 4000,
             max_scopes: rng.pick(&[40, 1000]),
             scope_weight: if is_fan {
                 1 << 48
