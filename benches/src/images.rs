@@ -1,7 +1,7 @@
 //! Distinct images of a given size.
 
 use anyhow::{Result, ensure};
-use ifunc_abi::image::{EntryPart, Image, ImageParts, ImportPart};
+use ifunc_abi::image::{Image, ImageParts};
 
 /// Builds images with the same function and different ids.
 pub(crate) struct Images {
@@ -14,7 +14,7 @@ pub(crate) struct Images {
 
 impl Images {
     pub(crate) fn of(image: &[u8], namespace: u32) -> Result<Self> {
-        let parts = parts(&Image::parse(image)?);
+        let parts = ImageParts::from(&Image::parse(image)?);
         ensure!(parts.rw_mem == 0, "{} has writable data", names(&parts));
         Ok(Self {
             parts,
@@ -48,34 +48,10 @@ fn names(parts: &ImageParts) -> String {
     format!("`{}`", names.join("`, `"))
 }
 
-fn parts(image: &Image<'_>) -> ImageParts {
-    let (rw_at, rw_mem) = image.rw_range().unwrap_or_default();
-    ImageParts {
-        entries: image.entries().map(EntryPart::from).collect(),
-        arch: image.arch(),
-        flags: image.flags(),
-        cpu_features: image.cpu_features(),
-        slot: image.slot(),
-        rx_align_log2: image.rx_align().trailing_zeros() as u8,
-        rx: image.rx().into(),
-        rw_at,
-        rw: image.rw().into(),
-        rw_mem,
-        imports: image
-            .imports()
-            .map(|import| ImportPart {
-                symbol: import.symbol.into(),
-                flags: import.flags,
-                fingerprint: import.fingerprint,
-            })
-            .collect(),
-        relocations: image.relocations().collect(),
-        needed: image.needed().map(Into::into).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use ifunc_abi::image::EntryPart;
+
     use super::*;
 
     #[test]

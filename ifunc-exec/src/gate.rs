@@ -1,6 +1,8 @@
 //! The call gate between the host and injected code: one per serving thread, with the stack that injected code runs on.
 
 mod callback;
+#[cfg(test)]
+mod injected;
 mod interrupt;
 #[cfg(test)]
 mod tests_of_faults;

@@ -102,6 +102,34 @@ pub struct ImageParts {
     pub needed: Vec<String>,
 }
 
+impl From<&Image<'_>> for ImageParts {
+    fn from(image: &Image<'_>) -> Self {
+        let (rw_at, rw_mem) = image.rw_range().unwrap_or_default();
+        Self {
+            arch: image.arch(),
+            flags: image.flags(),
+            cpu_features: image.cpu_features(),
+            entries: image.entries().map(EntryPart::from).collect(),
+            slot: image.slot(),
+            rx_align_log2: image.header().rx_align_log2,
+            rx: image.rx().into(),
+            rw_at,
+            rw: image.rw().into(),
+            rw_mem,
+            imports: image
+                .imports()
+                .map(|import| ImportPart {
+                    symbol: import.symbol.into(),
+                    flags: import.flags,
+                    fingerprint: import.fingerprint,
+                })
+                .collect(),
+            relocations: image.relocations().collect(),
+            needed: image.needed().map(Into::into).collect(),
+        }
+    }
+}
+
 impl ImageParts {
     /// Encodes the image.
     ///
@@ -446,32 +474,10 @@ mod tests {
     /// All that an image states.
     fn taken_apart(bytes: &[u8]) -> Result<ImageParts, ImageError> {
         let image = Image::parse(bytes)?;
-        let (rw_at, rw_mem) = image.rw_range().unwrap_or_default();
         for entry in image.entries() {
             assert_eq!(image.entry(entry.name).map(|(_, found)| found), Some(entry));
         }
-        Ok(ImageParts {
-            entries: image.entries().map(EntryPart::from).collect(),
-            arch: image.arch(),
-            flags: image.flags(),
-            cpu_features: image.cpu_features(),
-            slot: image.slot(),
-            rx_align_log2: image.header().rx_align_log2,
-            rx: image.rx().to_vec(),
-            rw_at,
-            rw: image.rw().to_vec(),
-            rw_mem,
-            imports: image
-                .imports()
-                .map(|import| ImportPart {
-                    symbol: import.symbol.into(),
-                    flags: import.flags,
-                    fingerprint: import.fingerprint,
-                })
-                .collect(),
-            relocations: image.relocations().collect(),
-            needed: image.needed().map(Into::into).collect(),
-        })
+        Ok(ImageParts::from(&image))
     }
 
     proptest! {

@@ -115,37 +115,11 @@ mod tests {
     use std::ops::ControlFlow;
 
     use ifunc::host;
-    use ifunc_abi::context::Context;
 
+    use super::super::injected::{invoke, invoke_with_failing_callback};
     use super::super::{CALL_GATE, escape_with_panic};
     use super::*;
     use crate::ExecThread;
-
-    type Body<'a> = &'a mut dyn FnMut() -> u32;
-
-    /// An entry that runs the closure that its target arguments point to.
-    unsafe extern "C" fn run_body(_: *const u8, _: usize, target: *mut c_void, _: *mut Context) -> u32 {
-        // SAFETY: `invoke` passes a closure.
-        unsafe { (*target.cast::<Body<'_>>())() }
-    }
-
-    /// Runs `body` as injected code.
-    fn invoke(thread: &mut ExecThread, mut body: impl FnMut() -> u32) -> Result<u32, Escape> {
-        host::set_call_gate(&CALL_GATE);
-        let mut body: Body<'_> = &mut body;
-        let mut session = thread.session();
-        // SAFETY: the entry takes these arguments.
-        let code = unsafe {
-            session.enter(
-                run_body as *const c_void,
-                std::ptr::null(),
-                0,
-                (&raw mut body).cast(),
-                std::ptr::null_mut(),
-            )
-        };
-        session.take_escape().map_or(Ok(code), |escape| Err(*escape))
-    }
 
     /// As the shim of an exported function that calls `each` with numbers until it breaks. Returns how often it did.
     fn count(up_to: u32, mut each: impl FnMut(u32) -> u8) -> u32 {
@@ -200,31 +174,8 @@ mod tests {
     fn a_panic_in_a_callback_lets_the_host_finish_and_ends_the_invocation() {
         let mut thread = thread();
         for _ in 0..3 {
-            let (mut calls, mut dropped, mut after) = (0, 0, false);
-            let outcome = invoke(&mut thread, || {
-                host::through_gate(|| {
-                    struct Owned<'a>(&'a mut i32);
-                    impl Drop for Owned<'_> {
-                        fn drop(&mut self) {
-                            *self.0 += 1;
-                        }
-                    }
-                    let _owned = Owned(&mut dropped);
-                    for n in 0..5 {
-                        let returned = host::call_back(|| {
-                            calls += 1;
-                            if n == 2 {
-                                panics("third");
-                            }
-                        });
-                        assert_eq!(returned.is_some(), n < 2, "later calls do not run");
-                    }
-                });
-                after = true;
-                0
-            });
+            let outcome = invoke_with_failing_callback(&mut thread, || panics("third"));
             assert_eq!(message(outcome), "third");
-            assert_eq!((calls, dropped, after), (3, 1, false));
             // The next invocation knows nothing of it.
             assert_eq!(invoke(&mut thread, || count(2, |_| 0)), Ok(2));
         }

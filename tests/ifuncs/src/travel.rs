@@ -39,21 +39,29 @@ impl Tour {
     }
 }
 
-/// Counts a visit, and goes on to the next node of the tour. The last one answers the sum of the numbers of all nodes.
-#[ifunc]
-pub fn t_tour(mut tour: Tour, state: &mut State, ctx: &mut Context) -> Onward<u64> {
-    state.changes += 1;
+/// Adds this node to a tour, and goes on to the next one by `F`. The last one answers the sum.
+fn visit<F>(mut tour: Tour, ctx: &mut Context) -> Onward<u64>
+where
+    F: for<'a> Ifunc<Payload<'a> = Tour>,
+{
     tour.sum += u64::from(ctx.node().unwrap_or(1000));
     match tour.route[..tour.len as usize].get(tour.at as usize) {
         None => Onward::Answer(tour.sum),
         Some(&next) => {
             tour.at += 1;
-            match ctx.forward::<t_tour>(next, &tour) {
+            match ctx.forward::<F>(next, &tour) {
                 Ok(()) => Onward::Forwarded,
                 Err(why) => panic!("to node {next}: {why}"),
             }
         }
     }
+}
+
+/// Counts a visit, and goes on to the next node of the tour. The last one answers the sum of the numbers of all nodes.
+#[ifunc]
+pub fn t_tour(tour: Tour, state: &mut State, ctx: &mut Context) -> Onward<u64> {
+    state.changes += 1;
+    visit::<t_tour>(tour, ctx)
 }
 
 /// The same, and panics at the end.
@@ -221,19 +229,9 @@ pub fn t_count_up(to: u64, state: &mut State, ctx: &mut Context) -> u64 {
 
 /// A tour over nodes that serve on several threads. The last one answers the sum of the numbers of all nodes.
 #[ifunc]
-pub fn t_shared_tour(mut tour: Tour, visits: &AtomicU64, ctx: &mut Context) -> Onward<u64> {
+pub fn t_shared_tour(tour: Tour, visits: &AtomicU64, ctx: &mut Context) -> Onward<u64> {
     visits.fetch_add(1, Ordering::Relaxed);
-    tour.sum += u64::from(ctx.node().unwrap_or(1000));
-    match tour.route[..tour.len as usize].get(tour.at as usize) {
-        None => Onward::Answer(tour.sum),
-        Some(&next) => {
-            tour.at += 1;
-            match ctx.forward::<t_shared_tour>(next, &tour) {
-                Ok(()) => Onward::Forwarded,
-                Err(why) => panic!("to node {next}: {why}"),
-            }
-        }
-    }
+    visit::<t_shared_tour>(tour, ctx)
 }
 
 /// Spreads over a group whose nodes serve on several threads.
