@@ -55,6 +55,9 @@ pub(crate) enum Command {
     New(NewArgs),
     /// Check what this machine has and lacks, and print the command that fixes each problem
     Doctor(DoctorArgs),
+    /// Write the manual pages of this command
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
@@ -323,6 +326,14 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Installers use it.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Directory to write to
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
 }
 
 #[derive(Debug, Args)]

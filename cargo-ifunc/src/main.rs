@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Top(args) => commands::top::run(&args, &mut shell),
         Command::New(args) => commands::new::run(&args, &mut shell),
         Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Man(args) => commands::man::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,7 @@ mod instructions;
 mod launcher;
 mod lint;
 mod loom;
+mod man;
 mod miri;
 mod new_projects;
 mod package;
@@ -81,6 +82,8 @@ cargo xtask COMMAND
             render docs/performance.md and its plots from the last whole run, or from FILE, which replaces it
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
+  man [--to DIR]
+            write the manual pages of `cargo ifunc` and of the C headers; without DIR to target/man
   miri      the tests that Miri can run, under Miri
   loom      the models of shared memory and locks, in every order of their steps that loom explores
   instructions
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Some(("faults", options)) => return faults::command(options),
         Some(("chase", options)) => return chase::command(options),
         Some(("bench", options)) => return bench::command(options),
+        Some(("man", options)) => return man::command(options),
         _ => {}
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {

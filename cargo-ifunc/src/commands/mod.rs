@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod expand;
 pub(crate) mod inspect;
+pub(crate) mod man;
 pub(crate) mod new;
 pub(crate) mod run;
 pub(crate) mod test;
