@@ -434,6 +434,12 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
         self.send_returns(now, false);
     }
 
+    /// Whether [`idle`](Self::idle) may have something to do.
+    #[must_use]
+    pub fn has_gathered(&self) -> bool {
+        self.returns.values().any(Returns::is_owed)
+    }
+
     /// A poll found nothing: what was gathered is sent, unless more is expected soon.
     pub fn idle(&mut self, now: u64) {
         self.send_returns(now, true);

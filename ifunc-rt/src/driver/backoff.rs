@@ -1,5 +1,6 @@
 //! Waiting without burning a core: poll again at once for a while, then park until the peer rings.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time in `duration` from now; centuries, for callers that mean never.
@@ -77,6 +78,8 @@ impl Backoff {
         }
         if now - *self.idle_since.get_or_insert(now) < self.spin {
             self.polls = 0;
+            // Where more threads poll than there are processors, the one that could answer runs now, not a time slice later.
+            thread::yield_now();
             return Next::Poll;
         }
         Next::Park

@@ -199,6 +199,8 @@ impl Duplex {
                 break;
             }
             processed += polled;
+            // Before the link is asked for more, which may take system calls.
+            host.send_to_nodes();
         }
         self.is_busy |= processed > 0;
         if argument.shared {

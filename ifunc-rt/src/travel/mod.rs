@@ -76,9 +76,11 @@ pub(crate) enum Mail {
 /// A target's part of a group. A target that has not joined one has it, too: nothing travels on from there.
 #[derive(Debug)]
 pub(crate) struct Travels {
-    node: Mutex<ProtocolNode>,
+    node: Mutex<Local>,
     /// The node has something to send, to run or to dial. What waits for a closed window does not count.
     is_ready: AtomicBool,
+    /// The node has gathered something that it sends when a poll finds nothing.
+    has_gathered: AtomicBool,
     /// When the node has something to do, if nothing happens before: nanoseconds on its clock.
     due: AtomicU64,
     /// A thread sleeps on the doorbell until `due`, or less.
@@ -86,8 +88,6 @@ pub(crate) struct Travels {
     /// What waits for connections, by their numbers, and for how many connections.
     mail: Mutex<BTreeMap<u64, Vec<Mail>>>,
     has_mail: AtomicUsize,
-    /// Nodes to which the node asked for a link.
-    wanted: Mutex<Vec<u32>>,
     /// Images that were sent on, the last one last.
     images: Mutex<Vec<Arc<Library>>>,
     /// A connection holds back invocations that may travel.
@@ -96,6 +96,14 @@ pub(crate) struct Travels {
     /// Wakes the threads that serve.
     doorbell: Arc<EventFd>,
     max_answer: usize,
+}
+
+/// The node, and what it asked for.
+#[derive(Debug)]
+struct Local {
+    node: ProtocolNode,
+    /// Nodes to which it asked for a link.
+    wanted: Vec<u32>,
 }
 
 impl Travels {
@@ -111,13 +119,16 @@ impl Travels {
             ..NodeConfig::default()
         };
         Arc::new(Self {
-            node: Mutex::new(Node::new(config)),
+            node: Mutex::new(Local {
+                node: Node::new(config),
+                wanted: Vec::new(),
+            }),
             is_ready: AtomicBool::new(false),
+            has_gathered: AtomicBool::new(false),
             due: AtomicU64::new(u64::MAX),
             is_asleep: AtomicBool::new(false),
             mail: Mutex::default(),
             has_mail: AtomicUsize::new(0),
-            wanted: Mutex::default(),
             images: Mutex::default(),
             is_holding: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
@@ -128,25 +139,27 @@ impl Travels {
 
     /// Uses the node, and keeps what it wants done.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut ProtocolNode) -> R) -> R {
-        let mut node = lock(&self.node);
-        let result = call(&mut node);
+        let Local { node, wanted } = &mut *lock(&self.node);
+        let result = call(node);
         self.is_used.store(true, Ordering::Release);
-        let me = node.number();
         while let Some(event) = node.next_event() {
-            self.keep(event, me);
+            self.keep(event, node.number(), wanted);
         }
-        let is_ready =
-            node.has_local() || node.ready_peers().next().is_some() || !lock(&self.wanted).is_empty();
+        let is_ready = !wanted.is_empty() || node.has_local() || node.ready_peers().next().is_some();
         self.is_ready.store(is_ready, Ordering::Release);
+        self.has_gathered.store(node.has_gathered(), Ordering::Release);
         let due = node.next_deadline().unwrap_or(u64::MAX);
-        // With several threads, another one may sleep, until a later time.
-        if due < self.due.swap(due, Ordering::SeqCst) && self.is_asleep.load(Ordering::SeqCst) {
+        // Only this lock's holder changes it. With several threads, another one may sleep, until a later time.
+        if due != self.due.load(Ordering::Relaxed)
+            && due < self.due.swap(due, Ordering::SeqCst)
+            && self.is_asleep.load(Ordering::SeqCst)
+        {
             self.wake();
         }
         result
     }
 
-    fn keep(&self, event: Event<Origin>, me: Option<u32>) {
+    fn keep(&self, event: Event<Origin>, me: Option<u32>, wanted: &mut Vec<u32>) {
         match event {
             Event::Answer {
                 origin,
@@ -184,7 +197,7 @@ impl Travels {
                     self.post(connection, Mail::Lost(node));
                 }
             }
-            Event::Connect { node } => lock(&self.wanted).push(node),
+            Event::Connect { node } => wanted.push(node),
         }
     }
 
@@ -279,7 +292,7 @@ impl Travels {
 
     /// Does what has become due. `is_idle`: a poll found nothing.
     pub(crate) fn tick(&self, is_idle: bool) {
-        if is_idle {
+        if is_idle && self.has_gathered.load(Ordering::Acquire) {
             self.with(|node| node.idle(now()));
         }
         if self.is_due() {
@@ -289,7 +302,7 @@ impl Travels {
 
     /// Nodes to which the node asked for a link.
     pub(crate) fn take_wanted(&self) -> Vec<u32> {
-        let wanted = std::mem::take(&mut *lock(&self.wanted));
+        let wanted = std::mem::take(&mut lock(&self.node).wanted);
         if !wanted.is_empty() {
             self.with(|_| ());
         }
@@ -303,7 +316,7 @@ impl Travels {
 
     /// Whether sources may add invocations that travel.
     pub(crate) fn admits(&self) -> bool {
-        lock(&self.node).admits()
+        lock(&self.node).node.admits()
     }
 
     /// Length of the longest answer.
@@ -313,7 +326,7 @@ impl Travels {
 
     /// What it does as a node of a group; `None`: it has joined none.
     pub(crate) fn stats(&self) -> Option<GroupStats> {
-        let node = lock(&self.node);
+        let Local { node, .. } = &*lock(&self.node);
         let (held, sent) = (node.footprint(), node.traffic());
         Some(GroupStats {
             node: node.number()?,

@@ -127,6 +127,7 @@ pub struct Get<'a> {
 impl<'a> Get<'a> {
     /// Chases by gets.
     pub fn new(client: &'a mut Client) -> Self {
+        client.last = Instant::now();
         Self {
             client,
             buffers: Vec::new(),
@@ -188,7 +189,15 @@ impl Chaser for Get<'_> {
 }
 
 /// The source sends an active message, which the servers pass on.
-pub struct ActiveMessage<'a>(pub &'a mut Client);
+pub struct ActiveMessage<'a>(&'a mut Client);
+
+impl<'a> ActiveMessage<'a> {
+    /// Chases by active messages.
+    pub fn new(client: &'a mut Client) -> Self {
+        client.last = Instant::now();
+        Self(client)
+    }
+}
 
 impl Chaser for ActiveMessage<'_> {
     fn begin(&mut self, slot: usize, at: u64) -> Result<(), Failure> {

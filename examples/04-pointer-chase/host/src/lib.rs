@@ -29,7 +29,7 @@ use ifunc_rt::{Source, Target};
 use by_ifunc::Ifunc;
 use by_ucx::{ActiveMessage, Client, Get};
 use description::{Description, decode_all};
-use measure::{Measured, Plan, heads, json, measure};
+use measure::{Measured, Plan, ROUNDS, heads, json, measure};
 use part::Part;
 use permutation::{Cut, Permutation};
 
@@ -101,45 +101,31 @@ pub fn source(addr: &str) -> Result<(), Failure> {
         .iter()
         .map(|at| Source::connect(at))
         .collect::<Result<_, _>>()?;
-    let mut results: Vec<Measured> = Vec::new();
-    println!("{}", heads());
-    let mut add = |measured: Measured| {
-        println!("{}", measured.line(plan.depth));
-        results.push(measured);
-    };
+    let mut client = introduce(&servers, &plan);
+    let mut chaser = Ifunc::new(&servers, &plan)?;
     let at_a_time = if batch > 1 { &[1, batch][..] } else { &[1] };
-
-    match introduce(&servers, &plan) {
-        Ok(mut client) => {
+    let mut results: Vec<Measured> = Vec::new();
+    for _ in 0..ROUNDS {
+        if let Ok(client) = &mut client {
             for &batch in at_a_time {
-                let mut got = measure("get", &plan, batch, &mut Get::new(&mut client))?;
-                let gets = got.chases * plan.depth;
-                got.moved = Moved {
-                    messages: 2 * gets,
-                    bytes: 8 * gets,
-                };
-                add(got);
+                got(&plan, batch, client)?.add_to(&mut results);
             }
             for &batch in at_a_time {
-                let mut sent = measure("am", &plan, batch, &mut ActiveMessage(&mut client))?;
-                let messages = sent.changes + 2 * sent.chases;
-                let bytes = peer::Walk::LEN as u64 * messages;
-                sent.moved = Moved { messages, bytes };
-                add(sent);
+                sent(&plan, batch, client)?.add_to(&mut results);
             }
-            println!("UCX uses {} to the first server", client.carried_by());
         }
-        Err(why) => println!("without get and am, which need UCX: {why}"),
+        for &batch in at_a_time {
+            chased(&plan, batch, &mut chaser)?.add_to(&mut results);
+        }
     }
 
-    for &batch in at_a_time {
-        let mut chased = measure("ifunc", &plan, batch, &mut Ifunc::new(&servers, &plan)?)?;
-        let (walks, answers) = (chased.chases + chased.changes, chased.chases + chased.strayed);
-        chased.moved = Moved {
-            messages: walks + answers,
-            bytes: size_of::<Walk>() as u64 * walks + 8 * answers,
-        };
-        add(chased);
+    println!("{}", heads());
+    for result in &results {
+        println!("{}", result.line(plan.depth));
+    }
+    match client {
+        Ok(client) => println!("UCX uses {} to the first server", client.carried_by()),
+        Err(why) => println!("without get and am, which need UCX: {why}"),
     }
 
     if let Some(file) = file {
@@ -156,6 +142,38 @@ pub fn source(addr: &str) -> Result<(), Failure> {
     let chases: u64 = results.iter().map(|result| result.chases).sum();
     println!("checked: {chases} chases come where a sequential computation comes");
     Ok(())
+}
+
+/// A round of gets.
+fn got(plan: &Plan, at_a_time: usize, client: &mut Client) -> Result<Measured, Failure> {
+    let mut measured = measure("get", plan, at_a_time, &mut Get::new(client))?;
+    let gets = measured.chases * plan.depth;
+    measured.moved = Moved {
+        messages: 2 * gets,
+        bytes: 8 * gets,
+    };
+    Ok(measured)
+}
+
+/// A round of active messages.
+fn sent(plan: &Plan, at_a_time: usize, client: &mut Client) -> Result<Measured, Failure> {
+    let mut measured = measure("am", plan, at_a_time, &mut ActiveMessage::new(client))?;
+    let messages = measured.changes + 2 * measured.chases;
+    let bytes = peer::Walk::LEN as u64 * messages;
+    measured.moved = Moved { messages, bytes };
+    Ok(measured)
+}
+
+/// A round of ifuncs.
+fn chased(plan: &Plan, at_a_time: usize, chaser: &mut Ifunc) -> Result<Measured, Failure> {
+    let mut measured = measure("ifunc", plan, at_a_time, chaser)?;
+    let walks = measured.chases + measured.changes;
+    let answers = measured.chases + measured.strayed;
+    measured.moved = Moved {
+        messages: walks + answers,
+        bytes: size_of::<Walk>() as u64 * walks + 8 * answers,
+    };
+    Ok(measured)
 }
 
 /// Introduces the servers and the source to each other, for what goes by UCX alone.

@@ -1,6 +1,7 @@
 //! How a worker of UCX waits: it polls for a while, then sleeps until something happens. The ifunc runtime does the same, for
 //! the same time, so that the ways of chasing differ in nothing else.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use example_servers::Failure;
@@ -62,6 +63,7 @@ impl Waiting {
             self.polls = 0;
             let now = Instant::now();
             if now - *self.idle_since.get_or_insert(now) < self.spin {
+                thread::yield_now();
                 continue;
             }
             self.idle_since = None;

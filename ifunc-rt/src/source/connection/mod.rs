@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     service: Option<Service>,
     /// The link leads to this node of the group.
     member: Option<(u32, Arc<Travels>)>,
+    /// Something waits for the window of that node.
+    is_node_waiting: bool,
 }
 
 /// Deadline of the open batch.
@@ -136,6 +138,7 @@ impl Connection {
             local,
             service,
             member: None,
+            is_node_waiting: false,
         };
         connection.relink(link);
         Ok(connection)

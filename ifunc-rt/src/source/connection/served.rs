@@ -143,7 +143,14 @@ impl Connection {
             self.close_due_batch();
         }
         self.drive();
-        self.send_to_node();
+        if self.is_node_waiting
+            || self
+                .member
+                .as_ref()
+                .is_some_and(|(_, travels)| travels.is_ready())
+        {
+            self.send_to_node();
+        }
         polled
     }
 
@@ -171,9 +178,8 @@ impl Connection {
         };
         let node = *node;
         with_link!(link, link => travels.with(|state| {
-            if state.has_work_for(node) {
-                state.drive(node, &mut self.protocol, link, now());
-            }
+            self.is_node_waiting =
+                state.has_work_for(node) && !state.drive(node, &mut self.protocol, link, now());
         }));
         self.report();
     }
