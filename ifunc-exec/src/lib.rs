@@ -16,6 +16,8 @@
 //! | it raises a fault, or runs for too long | `contain`, `gate/interrupt.rs` |
 //! | it sends others, or travels on | `services.rs` |
 //! | a debugger asks what it is | `debug` |
+//!
+//! What the source runs of an ifunc, to write payloads, is in [`library`].
 
 mod arch;
 mod arena;
@@ -31,6 +33,7 @@ mod got;
 mod image;
 mod imports;
 mod in_process;
+pub mod library;
 mod ranges;
 pub mod services;
 mod stack;

@@ -24,7 +24,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mpirun", "openmpi-bin"),
 ];
 /// Headers, and the packages that contain them.
-const HEADERS: &[(&str, &str)] = &[("/usr/include/stdint.h", "libc6-dev")];
+const HEADERS: &[(&str, &str)] = &[
+    ("/usr/include/stdint.h", "libc6-dev"),
+    // Ifuncs in C that need a library on their target.
+    ("/usr/include/zlib.h", "zlib1g-dev"),
+];
 /// UCX. On other distributions the tests of its transports are left out.
 const UCX: (&str, &str) = ("/usr/include/ucp/api/ucp.h", "libucx-dev");
 
@@ -48,7 +52,7 @@ pub(crate) fn ensure() -> Result<String, String> {
         .chain(
             HEADERS
                 .iter()
-                .filter(|(header, _)| !Path::new(header).exists() && !compiles()),
+                .filter(|(header, _)| !Path::new(header).exists() && !compiles(header)),
         )
         .chain(
             [&UCX]
@@ -106,9 +110,10 @@ fn is_root() -> bool {
 }
 
 /// Whether the compiler finds the header: other distributions keep it elsewhere.
-fn compiles() -> bool {
+fn compiles(header: &str) -> bool {
+    let name = header.strip_prefix("/usr/include/").unwrap_or(header);
     let mut cc = Command::new("cc");
-    cc.args(["-include", "stdint.h", "-xc", "-fsyntax-only", "/dev/null"]);
+    cc.args(["-include", name, "-xc", "-fsyntax-only", "/dev/null"]);
     cc.stdin(Stdio::null())
         .stderr(Stdio::null())
         .status()

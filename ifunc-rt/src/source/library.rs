@@ -1,23 +1,18 @@
 //! Ifunc libraries: reads an image from a library, and opens a library for its `payload_init`.
 
-use std::ffi::c_void;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ifunc::payload::Ifunc;
+use ifunc_abi::ImageId;
 use ifunc_abi::about::About;
 use ifunc_abi::image::{EntryFlags, Image, ImportKind, MAGIC};
-use ifunc_abi::{ImageId, symbols};
-use libloading::os::unix as loader;
-use object::{Object, ObjectSection};
-use rustix::fs::MemfdFlags;
 
 use super::completion::{FUNCTION, VARIABLE};
 use super::error::{Error, LibraryError};
 use crate::fingerprint;
 use ifunc_exec::debug::{self, DebugObject, Functions};
-use ifunc_exec::{InstalledEntry, InstalledImage};
+use ifunc_exec::{InstalledEntry, InstalledImage, library};
 
 /// An entry of an image, and the metadata of its library.
 #[derive(Debug)]
@@ -85,39 +80,26 @@ impl Library {
         let (image, about) = if bytes.starts_with(&MAGIC) {
             (bytes.to_vec(), Vec::new())
         } else {
-            let file = object::File::parse(bytes).map_err(|error| not(error.to_string()))?;
-            let images: Vec<(&str, &[u8])> = file
-                .sections()
-                .filter_map(|section| {
-                    let of = section.name().ok()?.strip_prefix(symbols::IMAGE_SECTION)?;
-                    Some((of, section.data().unwrap_or_default()))
-                })
-                .collect();
+            let images = library::images(bytes).map_err(not)?;
             let has_entry =
                 |image: &[u8], name: &str| Image::parse(image).is_ok_and(|image| image.entry(name).is_some());
             let found = match (name, &*images) {
                 (Some(name), images) => images
                     .iter()
-                    .find(|(of, _)| *of == name)
+                    .find(|found| found.name == name)
                     // Or another entry of an image.
-                    .or_else(|| images.iter().find(|(_, image)| has_entry(image, name)))
+                    .or_else(|| images.iter().find(|found| has_entry(found.image, name)))
                     .ok_or_else(|| format!("it holds no image of `{name}`")),
                 (None, [one]) => Ok(one),
                 (None, []) => Err("it holds no image".into()),
                 (None, several) => {
-                    let names: Vec<_> = several.iter().map(|(of, _)| *of).collect();
+                    let names: Vec<_> = several.iter().map(|found| found.name).collect();
                     Err(format!("it holds several images: {}", names.join(", ")))
                 }
             };
-            let (of, _) = *found.map_err(not)?;
-            library_name = Some(of.to_owned());
-            let section = |prefix: &str| {
-                let data = file
-                    .section_by_name(&format!("{prefix}{of}"))
-                    .and_then(|section| section.data().ok());
-                data.unwrap_or_default().to_vec()
-            };
-            (section(symbols::IMAGE_SECTION), section(symbols::ABOUT_SECTION))
+            let found = *found.map_err(not)?;
+            library_name = Some(found.name.to_owned());
+            (found.image.to_vec(), found.about.to_vec())
         };
         let parsed = Image::parse(&image).map_err(|error| LibraryError::Image {
             path: path.to_owned(),
@@ -285,133 +267,50 @@ fn read_file(path: &Path) -> Result<Vec<u8>, LibraryError> {
     })
 }
 
-type Bound = unsafe extern "C" fn(source_args: *const c_void, n: usize) -> usize;
-/// `X_payload_init` beside `X_payload_bound`.
-type InitBound =
-    unsafe extern "C" fn(source_args: *const c_void, n: usize, payload: *mut c_void, size: *mut usize) -> i32;
-/// `X_payload_init` beside `X_payload_get_max_size`.
-type InitMaxSize =
-    unsafe extern "C" fn(payload: *mut c_void, size: usize, source_args: *const c_void, n: usize) -> i32;
-
-#[derive(Clone, Copy, Debug)]
-enum Init {
-    Bound(InitBound),
-    MaxSize(InitMaxSize),
-}
-
-/// Functions of an opened library that the source calls.
+/// The functions of an opened library, for the source arguments that this runtime passes.
 #[derive(Debug)]
 pub(super) struct SourceFunctions {
     name: String,
-    bound: Bound,
-    init: Init,
-    /// Keeps the functions mapped.
-    _library: libloading::Library,
-    /// The loader identifies libraries by name: while this file is open, no other library has its name.
-    _file: OwnedFd,
-}
-
-/// What the loader said, without the name of our copy of the library.
-fn explain_open(error: &libloading::Error, name_of_file: &str) -> String {
-    let said = match std::error::Error::source(error) {
-        Some(loaders) => loaders.to_string(),
-        None => error.to_string(),
-    };
-    let said = said
-        .strip_prefix(name_of_file)
-        .map_or(&*said, |rest| rest.trim_start_matches(": "));
-    match said.strip_prefix("undefined symbol: ") {
-        Some(symbol) => format!(
-            "nothing defines `{symbol}`, which its `payload_init` or `payload_bound` uses; help: link the library that does, \
-             as in `cargo ifunc build X.c --link-arg=-lz`"
-        ),
-        None => said.to_owned(),
-    }
-}
-
-/// Creates a file in memory with these bytes.
-fn in_memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
-    use std::io::Write;
-    let flags = MemfdFlags::CLOEXEC;
-    let name = format!("ifunc-{name}");
-    let fd = rustix::fs::memfd_create(&*name, flags | MemfdFlags::EXEC)
-        .or_else(|_| rustix::fs::memfd_create(&*name, flags))?;
-    let mut file = std::fs::File::from(fd);
-    file.write_all(bytes)?;
-    Ok(file.into())
+    functions: library::SourceFunctions,
 }
 
 impl SourceFunctions {
-    /// Opens the same `bytes` that the library was read from: the file may have been replaced since, and the loader
-    /// would return the library that it opened under the same name before.
+    /// Opens the same `bytes` that the library was read from.
     ///
     /// # Safety
     /// The bytes must be those of an ifunc library whose author is trusted with this process.
     unsafe fn open(bytes: &[u8], library: &Library) -> Result<Self, LibraryError> {
-        let path = &library.path;
-        let open = |why: String| LibraryError::Open {
-            path: path.to_owned(),
-            why,
-        };
-        let file = in_memory(&library.name, bytes).map_err(|error| open(error.to_string()))?;
-        let name_of_file = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // A symbol that nothing defines is an error here, and no end of the process at its first use.
         // SAFETY: the caller's promise.
-        let opened =
-            unsafe { loader::Library::open(Some(&name_of_file), loader::RTLD_NOW | loader::RTLD_LOCAL) }
-                .map_err(|error| open(explain_open(&error, &name_of_file)))?;
-        let opened = libloading::Library::from(opened);
-        let name = library.name.clone();
-        let symbol = |suffix: &str| format!("{name}{suffix}\0");
-        let init = symbol(symbols::INIT_SUFFIX);
-        // SAFETY: an ifunc library defines these symbols with these types. The first two decide on the type of the third.
-        let (bound, init) = unsafe {
-            let get = |suffix: &str| opened.get::<Bound>(symbol(suffix)).map(|symbol| *symbol).ok();
-            match (get(symbols::BOUND_SUFFIX), get(symbols::MAX_SIZE_SUFFIX)) {
-                (Some(bound), None) => (bound, opened.get(init.as_str()).map(|init| Init::Bound(*init))),
-                (None, Some(bound)) => (bound, opened.get(init.as_str()).map(|init| Init::MaxSize(*init))),
-                _ => {
-                    let (a, b) = (symbols::BOUND_SUFFIX, symbols::MAX_SIZE_SUFFIX);
-                    return Err(open(format!(
-                        "it must define exactly one of `{name}{a}` and `{name}{b}`"
-                    )));
-                }
-            }
-        };
-        let init = init.map_err(|error| open(error.to_string()))?;
+        let functions = unsafe { library::SourceFunctions::open(bytes, &library.name) };
         Ok(Self {
-            name,
-            bound,
-            init,
-            _library: opened,
-            _file: file,
+            name: library.name.clone(),
+            functions: functions.map_err(|why| LibraryError::Open {
+                path: library.path.clone(),
+                why,
+            })?,
         })
     }
 
     /// Upper bound of the payload's length.
     pub(super) fn bound(&self, source_args: &[u8]) -> usize {
-        // SAFETY: an ifunc library's function, trusted by the caller that opened it, and a readable range.
-        unsafe { (self.bound)(source_args.as_ptr().cast(), source_args.len()) }
+        // SAFETY: a readable range.
+        unsafe {
+            self.functions
+                .bound(source_args.as_ptr().cast(), source_args.len())
+        }
     }
 
     /// Writes the payload and returns its length.
     pub(super) fn init(&self, source_args: &[u8], payload: &mut [u8]) -> Result<usize, Error> {
-        let (args, n) = (source_args.as_ptr().cast::<c_void>(), source_args.len());
-        let (to, mut size) = (payload.as_mut_ptr().cast::<c_void>(), payload.len());
-        // SAFETY: as above, and a writable range of `size` bytes.
-        let code = unsafe {
-            match self.init {
-                Init::Bound(init) => init(args, n, to, &raw mut size),
-                Init::MaxSize(init) => init(to, size, args, n),
-            }
+        let (args, n) = (source_args.as_ptr().cast(), source_args.len());
+        // SAFETY: a readable range, and a writable one.
+        let written = unsafe {
+            self.functions
+                .init(args, n, payload.as_mut_ptr().cast(), payload.len())
         };
-        if code != 0 {
-            return Err(Error::PayloadInit {
-                ifunc: self.name.clone(),
-                code,
-            });
-        }
-        // It may only shrink the size.
-        Ok(size.min(payload.len()))
+        written.map_err(|code| Error::PayloadInit {
+            ifunc: self.name.clone(),
+            code,
+        })
     }
 }

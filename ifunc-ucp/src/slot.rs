@@ -1,0 +1,103 @@
+//! Memory into which other processes put.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::sum::Sum;
+
+/// A range of memory that anybody may write to at any time. Each access is bounded by its length, and each value is read once, by a
+/// copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Slot {
+    /// # Safety
+    /// The memory is readable and writable as long as the value is used. No reference to it is used meanwhile.
+    pub(crate) unsafe fn new(at: *mut u8, len: usize) -> Self {
+        Self { at, len }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// The address of a byte in it.
+    pub(crate) fn address(self, offset: usize) -> *mut u8 {
+        assert!(offset <= self.len);
+        // SAFETY: within the memory, or its end.
+        unsafe { self.at.add(offset) }
+    }
+
+    /// The address of `len` bytes from `offset` on.
+    fn range(self, offset: usize, len: usize) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        // SAFETY: within the memory.
+        (end <= self.len).then(|| unsafe { self.at.add(offset) })
+    }
+
+    /// The first four bytes, if the memory holds eight. What was written before them is seen after them.
+    #[inline]
+    pub(crate) fn first_bytes(self) -> Option<[u8; 4]> {
+        let word = if self.at.cast::<AtomicU64>().is_aligned() && self.len >= 8 {
+            // SAFETY: readable, aligned, and eight bytes.
+            unsafe { AtomicU64::from_ptr(self.at.cast()) }
+                .load(Ordering::Acquire)
+                .to_ne_bytes()
+        } else {
+            let word = self.copy::<8>(0)?;
+            fence(Ordering::Acquire);
+            word
+        };
+        word.first_chunk().copied()
+    }
+
+    /// A copy of `N` bytes.
+    #[inline]
+    pub(crate) fn copy<const N: usize>(self, offset: usize) -> Option<[u8; N]> {
+        let from = self.range(offset, N)?;
+        // SAFETY: within the memory; any bytes are a value.
+        Some(unsafe { from.cast::<[u8; N]>().read_volatile() })
+    }
+
+    /// A copy of `len` bytes. `None`: they are not in the memory, or there is no memory for them.
+    pub(crate) fn to_vec(self, offset: usize, len: usize) -> Option<Vec<u8>> {
+        let from = self.range(offset, len)?;
+        let mut bytes = Vec::<u8>::new();
+        bytes.try_reserve_exact(len).ok()?;
+        // SAFETY: both ranges are of `len` bytes; the vector's are its own.
+        unsafe {
+            libc::memcpy(bytes.as_mut_ptr().cast(), from.cast(), len);
+            bytes.set_len(len);
+        }
+        Some(bytes)
+    }
+
+    /// Whether these bytes lie there.
+    #[inline]
+    pub(crate) fn holds(self, offset: usize, bytes: &[u8]) -> bool {
+        self.range(offset, bytes.len()).is_some_and(|at| {
+            // SAFETY: both are of this length.
+            unsafe { libc::memcmp(at.cast::<c_void>(), bytes.as_ptr().cast(), bytes.len()) == 0 }
+        })
+    }
+
+    /// Adds the bytes of a range to a sum; of nothing, if it is not in the memory.
+    #[inline]
+    pub(crate) fn add_to(self, sum: &mut Sum, offset: usize, len: usize) {
+        if let Some(at) = self.range(offset, len) {
+            // SAFETY: within the memory. Another process may write meanwhile: then the sum is of no use, as every one would be.
+            unsafe { sum.add_at(at, len) };
+        }
+    }
+
+    /// Writes bytes, if they are in the memory.
+    pub(crate) fn write(self, offset: usize, bytes: &[u8]) {
+        if let Some(at) = self.range(offset, bytes.len()) {
+            // SAFETY: within the memory.
+            unsafe { libc::memcpy(at.cast(), bytes.as_ptr().cast(), bytes.len()) };
+        }
+    }
+}
