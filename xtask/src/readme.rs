@@ -5,8 +5,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::blocks::{Block, blocks};
-use crate::process::{OUR_PROFILE, cargo, status};
+use crate::plan::Tier;
+use crate::process::{OUR_PROFILE, built, cargo, status};
 use crate::steps::Steps;
+
+/// What `cargo` is in sh blocks of the commit tier: `cargo ifunc` is the command that the tests have built. The alias of the
+/// checkout is `cargo run`, which would compile the runtime once more, with the features of one package; nightly runs that.
+const CARGO: &str =
+    "() { if [ \"$1\" = ifunc ]; then \"$XTASK_CARGO_IFUNC\" \"$@\"; else command cargo \"$@\"; fi; }";
+const COMMAND: &str = "XTASK_CARGO_IFUNC";
 
 /// Compiles each rust block as a library. Runs the sh blocks in order, each in a shell of its own, in a fresh clone of the
 /// commit.
@@ -43,8 +50,11 @@ fn all(steps: &mut Steps, here: bool) {
                     if !is_cloned {
                         return;
                     }
+                    let is_built = here && steps.tier() == Tier::Commit;
                     steps.step(&format!("{name}:{} (sh)", block.line), || {
-                        run_in(&clone, here, block)
+                        let folder = is_built.then(|| built(&["cargo-ifunc"])).transpose()?;
+                        let command = folder.map(|folder| folder.join("cargo-ifunc"));
+                        run_in(&clone, here, command.as_deref(), block)
                     });
                 }
                 _ => {}
@@ -72,9 +82,13 @@ fn texts() -> Result<Vec<(String, String)>, String> {
     names.into_iter().map(read).collect()
 }
 
-/// Runs a sh block in a clone of the commit, or in the checkout.
-fn run_in(clone: &Path, here: bool, block: &Block<'_>) -> Result<String, String> {
+/// Runs a sh block in a clone of the commit, or in the checkout. `command`: the `cargo-ifunc` that `cargo ifunc` is.
+fn run_in(clone: &Path, here: bool, command: Option<&Path>, block: &Block<'_>) -> Result<String, String> {
     let mut bash = Command::new("bash");
+    if let Some(command) = command {
+        // A function of the shell, as `export -f` passes it on.
+        bash.env("BASH_FUNC_cargo%%", CARGO).env(COMMAND, command);
+    }
     bash.args(["-euo", "pipefail", "-c", &block.text])
         .current_dir(clone)
         .stdin(Stdio::null());

@@ -49,9 +49,9 @@ fn step(steps: &mut Steps, options: &[String]) {
     });
 }
 
-/// Builds it.
+/// Builds it, and the `cargo-ifunc` beside it, which it runs.
 fn program(options: &[String]) -> Result<Command, String> {
-    let mut command = Command::new(built(&["two-hosts"])?.join("two-hosts"));
+    let mut command = Command::new(built(&["two-hosts", "cargo-ifunc"])?.join("two-hosts"));
     command
         .args(options)
         .current_dir(crate::root())

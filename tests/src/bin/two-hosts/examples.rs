@@ -48,7 +48,7 @@ impl Example {
         ];
         let mut all = Vec::new();
         for (name, args, writes) in examples {
-            let mut command = cargo_ifunc();
+            let mut command = cargo_ifunc(places);
             command
                 .args(["run", name, "--transport", "loopback", "--"])
                 .args(&args);
@@ -189,18 +189,13 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// This checkout's `cargo ifunc`, without what it is to do.
-pub(crate) fn cargo_ifunc() -> Command {
-    let mut command = cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "cargo-ifunc",
-        "--",
-        "ifunc",
-    ]);
+/// This checkout's `cargo ifunc`, without what it is to do. `cargo xtask two-hosts` has built it beside this program, with the
+/// features of the whole workspace: `cargo run` would compile the runtime once more, with those of one package.
+pub(crate) fn cargo_ifunc(places: &Places) -> Command {
+    let mut command = Command::new(places.target.join("debug/cargo-ifunc"));
+    command.arg("ifunc");
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    command.stdin(Stdio::null());
     command
 }
 

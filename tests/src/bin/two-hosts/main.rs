@@ -176,8 +176,12 @@ fn makes_namespaces(before: &[&str]) -> Result<(), String> {
 
 /// Builds what is sent, and says where it is.
 fn places(scratch: &Scratch, target: PathBuf) -> Result<Places, Failure> {
-    let mut build = examples::cargo_ifunc();
-    let status = build
+    let places = Places {
+        libraries: target.join("ifunc/release"),
+        scratch: scratch.0.clone(),
+        target,
+    };
+    let status = examples::cargo_ifunc(&places)
         .args(["build", "--quiet", "--package", "ifunc-tests-ifuncs"])
         .status()?;
     if !status.success() {
@@ -196,11 +200,7 @@ fn places(scratch: &Scratch, target: PathBuf) -> Result<Places, Failure> {
     if !status.success() {
         return Err(format!("the example that launchers start is not built: {status}").into());
     }
-    Ok(Places {
-        libraries: target.join("ifunc/release"),
-        scratch: scratch.0.clone(),
-        target,
-    })
+    Ok(places)
 }
 
 /// A folder in cargo's target directory, which is gone when this program ends by itself. What one that was killed left
