@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::Program;
 use crate::process::{WHOLE, cargo, shown};
@@ -13,11 +13,6 @@ pub(crate) fn build() -> Result<Vec<Program>, String> {
     command
         .args(WHOLE)
         .arg("--message-format=json-render-diagnostics");
-    built_by(command)
-}
-
-/// The test programs that this command builds, whose messages are JSON.
-pub(crate) fn built_by(mut command: Command) -> Result<Vec<Program>, String> {
     let name = shown(&command);
     eprintln!("    {name}");
     let mut child = command

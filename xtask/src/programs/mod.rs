@@ -8,13 +8,11 @@ mod run;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-pub(crate) use build::built_by;
 pub(crate) use run::{Runs, run};
 
-use crate::debian;
 use crate::process::{WHOLE, cargo};
 use crate::steps::Steps;
-use crate::warm;
+use crate::{debian, loom, warm};
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +48,7 @@ pub(crate) fn built(steps: &mut Steps) {
     let mut programs = None;
     steps.step("test programs, built", || {
         let mut all = build::build()?;
+        all.retain(|program| !loom::has_models(program));
         all.sort_by_key(|program| {
             LONGEST
                 .iter()
@@ -69,6 +68,13 @@ pub(crate) fn of(steps: &mut Steps) -> Option<Rc<[Program]>> {
         built(steps);
     }
     steps.programs.clone()
+}
+
+/// The programs with models, which are no part of [`all`]. They are built with the others.
+pub(crate) fn models() -> Result<Vec<Program>, String> {
+    let mut models = build::build()?;
+    models.retain(loom::has_models);
+    Ok(models)
 }
 
 /// Runs all of them.
@@ -110,10 +116,11 @@ mod tests {
 
     use crate::process::cargo;
 
-    /// The packages of the workspace and all that they depend on, with their features.
-    fn features(of: &str) -> BTreeSet<String> {
-        let mut tree = cargo(["tree", "--locked", "--offline", "--workspace", "--prefix=none"]);
-        let output = tree.args(["--format={p} {f}", "--edges", of]).output().unwrap();
+    /// These packages and all that they depend on, with their features.
+    fn features(packages: &[&str], of: &str) -> BTreeSet<String> {
+        let mut tree = cargo(["tree", "--locked", "--offline", "--prefix=none"]);
+        let tree = tree.args(packages).args(["--format={p} {f}", "--edges", of]);
+        let output = tree.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines()
             .map(|line| line.trim_end_matches(" (*)").to_owned())
@@ -122,12 +129,34 @@ mod tests {
 
     #[test]
     fn builds_share_what_tests_compile() {
-        let (tests, builds) = (features("normal,build,dev"), features("normal,build"));
+        let (tests, builds) = (
+            features(&["--workspace"], "normal,build,dev"),
+            features(&["--workspace"], "normal,build"),
+        );
         assert!(!builds.is_empty());
         let others: Vec<_> = builds.difference(&tests).collect();
         assert!(
             others.is_empty(),
             "compiled once more without tests: {others:#?}\nhelp: `tests/Cargo.toml` switches on what only tests need"
+        );
+    }
+
+    /// The corpus is built with the features of its own packages: those of foreign crates differ, those of ours need not.
+    #[test]
+    fn the_corpus_shares_the_runtime_of_the_tests() {
+        let (tests, corpus) = (
+            features(&["--workspace"], "normal,build,dev"),
+            features(&["--package", "corpus-driver"], "normal,build"),
+        );
+        let ours: Vec<_> = corpus.iter().filter(|line| line.contains("(/")).collect();
+        assert!(
+            ours.iter().any(|line| line.starts_with("ifunc-rt ")),
+            "{corpus:#?}"
+        );
+        let others: Vec<_> = ours.into_iter().filter(|&line| !tests.contains(line)).collect();
+        assert!(
+            others.is_empty(),
+            "compiled once more for the corpus: {others:#?}\nhelp: `corpus/driver/Cargo.toml` switches on what the tests do"
         );
     }
 
