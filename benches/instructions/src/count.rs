@@ -22,8 +22,10 @@ pub(crate) struct Instructions {
 
 pub(crate) fn instructions(what: &str, turns: u64) -> Result<Instructions, Box<dyn Error>> {
     let counts = |what| -> Result<Vec<u64>, Box<dyn Error>> {
-        let runs = Traced::start(what, turns)?.runs()?;
-        Ok(runs.iter().map(|run| run.len() as u64).collect())
+        Traced::start(what, turns)?.runs(|_, instructions: &mut u64| {
+            *instructions += 1;
+            Ok(())
+        })
     };
     let nothing = counts("nothing")?.into_iter().min().unwrap_or(0);
     let counts = counts(what)?;
@@ -58,7 +60,11 @@ pub(crate) fn addresses(what: &str) -> Result<Vec<u64>, Box<dyn Error>> {
         range = Some(range.map_or(start, |range: std::ops::Range<u64>| range.start)..end);
     }
     let program = range.ok_or("the program is not in its own memory map")?;
-    let shortest = traced.runs()?.into_iter().min_by_key(Vec::len);
+    let runs = traced.runs(|traced, addresses: &mut Vec<u64>| {
+        addresses.push(traced.program_counter()?);
+        Ok(())
+    })?;
+    let shortest = runs.into_iter().min_by_key(Vec::len);
     let shortest = shortest.ok_or("the child set no marks")?;
     let loaded_at = |at| if program.contains(at) { program.start } else { 0 };
     Ok(shortest.iter().map(|at| at - loaded_at(at)).collect())
@@ -96,10 +102,13 @@ impl Traced {
         Ok(traced)
     }
 
-    /// The addresses of the instructions between the first and the second mark, the third and the fourth, and so on.
-    fn runs(mut self) -> Result<Vec<Vec<u64>>, Box<dyn Error>> {
+    /// What `step` collects after each instruction between the first and the second mark, the third and the fourth, and so on.
+    fn runs<T: Default>(
+        mut self,
+        step: impl Fn(&Self, &mut T) -> io::Result<()>,
+    ) -> Result<Vec<T>, Box<dyn Error>> {
         let mut runs = Vec::new();
-        let mut counting: Option<Vec<u64>> = None;
+        let mut counting: Option<T> = None;
         let mut signal = 0;
         loop {
             let request = if counting.is_some() {
@@ -114,12 +123,12 @@ impl Traced {
                 (Stop::Exited(code), _) => {
                     return Err(format!("the traced process ended with {code}").into());
                 }
-                (Stop::Signal(MARK), None) => counting = Some(Vec::new()),
+                (Stop::Signal(MARK), None) => counting = Some(T::default()),
                 (Stop::Signal(MARK), Some(run)) => {
                     runs.push(std::mem::take(run));
                     counting = None;
                 }
-                (Stop::Signal(libc::SIGTRAP), Some(run)) => run.push(self.program_counter()?),
+                (Stop::Signal(libc::SIGTRAP), Some(run)) => step(&self, run)?,
                 (Stop::Signal(other), _) => signal = other,
             }
         }
