@@ -21,6 +21,9 @@ pub const REPLACE_REFUSED: u32 = 1;
 /// A text is not UTF-8 or too long, or the address is not of the image.
 pub const REPLACE_BAD_ARGUMENT: u32 = 2;
 
+/// [`Context::answer_len`] of an answer in the memory of [`__ifunc_answer`](crate::symbols::ANSWER).
+pub const ANSWER_ELSEWHERE: usize = usize::MAX;
+
 /// Levels of [`Context::log`], as in the `log` and `tracing` crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
@@ -72,12 +75,12 @@ pub struct Context {
     /// The connection that the frame arrived on: a number that the target assigns to each connection and
     /// never reuses.
     pub sender: u64,
-    /// Buffer for the answer; null if the source expects none.
+    /// Buffer for an answer that is not long; null if the source expects none.
     pub answer: *mut u8,
     /// Capacity of `answer` in bytes.
     pub answer_capacity: usize,
-    /// Length of the answer in bytes, set by the ifunc. A value above the capacity means that the answer did
-    /// not fit and was not written.
+    /// Length of the answer in bytes, set by the ifunc. A value above the capacity means that the answer was not written there: it
+    /// lies in the memory of [`__ifunc_answer`](crate::symbols::ANSWER), which sets [`ANSWER_ELSEWHERE`], or it did not fit.
     pub answer_len: usize,
     /// Logs a UTF-8 message of `len` bytes at a [`Level`]. Never null.
     pub log: unsafe extern "C" fn(ctx: *mut Context, level: u32, message: *const u8, len: usize),

@@ -29,6 +29,7 @@
 //! | `Completion` | → source | status | of the request | answer or detail |
 //! | `Report` | → source | status | sequence number of the failed frame | handle (u32), then the detail |
 //! | `Completions` | → source | 0 | 0 | outcomes of requests: see [`batch`](crate::batch) |
+//! | `AnswerFragment` | → source | length of the whole answer | of the request | part of the answer that ends in the next `Completion` of this token |
 //!
 //! | `Partial` | → source | | | see [`travel`](crate::travel) |
 //! | `Reply`, `Weights`, `NodesLost`, `Window`, `Bounce` | between nodes | | | see [`travel`](crate::travel) |
@@ -98,6 +99,9 @@ pub enum Kind {
     Window = 23,
     /// An invocation comes back to the node that sent it: the other one could not answer it.
     Bounce = 24,
+    /// A part of the answer of a call. The `Completion` with its last part is [`ASSEMBLED`](FrameFlags::ASSEMBLED). No part of another
+    /// answer comes between; a part of another one, or a `Completion` of this call without the flag, replaces the answer.
+    AnswerFragment = 25,
 }
 
 impl Kind {
@@ -126,6 +130,7 @@ impl Kind {
             22 => Self::NodesLost,
             23 => Self::Window,
             24 => Self::Bounce,
+            25 => Self::AnswerFragment,
             _ => return None,
         })
     }
@@ -351,14 +356,14 @@ impl InstallHead {
     }
 }
 
-/// The limits that a target reports to each source before the first frame.
+/// The limits that each side reports to the other before the first frame. A side that only invokes takes answers, and no payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest payload in bytes.
     pub max_payload: u64,
     /// Largest image in bytes.
     pub max_image: u64,
-    /// Largest answer in bytes.
+    /// Largest answer in bytes that it gives or takes: answers of a connection are within the limits of both sides.
     pub max_answer: u64,
 }
 

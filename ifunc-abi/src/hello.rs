@@ -26,7 +26,7 @@ use crate::frame::Limits;
 
 /// Version of everything that crosses a link: handshake, headers, the bodies of frames, and the layouts of the transports.
 /// Both sides of a connection must have the same.
-pub const WIRE_VERSION: u32 = 10;
+pub const WIRE_VERSION: u32 = 11;
 
 const MAGIC: [u8; 5] = *b"ifunc";
 const KIND_HELLO: u32 = 0;
@@ -113,7 +113,7 @@ pub struct Hello {
     /// A number that a listening process chooses when it starts: a larger one after a restart. 0 from a side that does not
     /// listen.
     pub epoch: u64,
-    /// What it accepts, if it [serves](Roles::SERVES).
+    /// What it accepts: payloads and images if it [serves](Roles::SERVES), answers in any case.
     pub limits: Limits,
 }
 

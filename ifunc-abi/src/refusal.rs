@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::status::{Rejection, Status};
 
@@ -53,22 +54,66 @@ impl Refusal {
     }
 }
 
-/// An invocation has no answer: the reason, and the detail that the source is sent beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Bytes of an answer in memory of its own.
+pub trait AnswerBytes: fmt::Debug + Send + Sync {
+    /// The answer.
+    fn bytes(&self) -> &[u8];
+}
+
+impl AnswerBytes for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// An invocation left no answer in the memory that it was lent: why, and the detail that the source is sent beside it. Or its answer
+/// is too long for that memory, and lies elsewhere.
+#[derive(Debug)]
 pub struct Failed {
-    /// [`Status::Failed`] or [`Status::Rejected`].
+    /// [`Status::Failed`] or [`Status::Rejected`]; [`Status::Executed`] if there is an answer.
     pub status: Status,
     /// As [`status`](crate::status) defines it for the status.
     pub detail: Vec<u8>,
+    /// The answer of an invocation that ended well.
+    pub answer: Option<Box<dyn AnswerBytes>>,
+}
+
+impl Failed {
+    /// An invocation without an answer.
+    #[must_use]
+    pub fn new(status: Status, detail: Vec<u8>) -> Self {
+        Self {
+            status,
+            detail,
+            answer: None,
+        }
+    }
+
+    /// An invocation that ended well, with an answer in memory of its own.
+    #[must_use]
+    pub fn answered(answer: Box<dyn AnswerBytes>) -> Self {
+        Self {
+            status: Status::Executed,
+            detail: Vec::new(),
+            answer: Some(answer),
+        }
+    }
+}
+
+impl PartialEq for Failed {
+    fn eq(&self, other: &Self) -> bool {
+        let answer = |failed: &'_ Self| failed.answer.as_ref().map(|answer| answer.bytes().to_vec());
+        (self.status, &self.detail, answer(self)) == (other.status, &other.detail, answer(other))
+    }
 }
 
 impl From<Refusal> for Box<Failed> {
     #[cold]
     fn from(refusal: Refusal) -> Self {
-        Box::new(Failed {
-            status: Status::Rejected(refusal.reason),
-            detail: refusal.detail.as_bytes().to_vec(),
-        })
+        Box::new(Failed::new(
+            Status::Rejected(refusal.reason),
+            refusal.detail.as_bytes().to_vec(),
+        ))
     }
 }
 

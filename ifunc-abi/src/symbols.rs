@@ -1,7 +1,7 @@
 //! Symbols and sections with a fixed meaning.
 
-/// The functions that the SDK imports and every target provides: those of [`TRAVEL_IMPORTS`], and four more. The C prototypes of
-/// these four:
+/// The functions that the SDK imports and every target provides: those of [`TRAVEL_IMPORTS`], and more. The C prototypes of
+/// these:
 ///
 /// ```c
 /// _Noreturn void __ifunc_panic(const char *message, size_t message_len,
@@ -9,10 +9,18 @@
 /// void *__ifunc_alloc(size_t size, size_t align);                      // null: out of memory
 /// void  __ifunc_dealloc(void *ptr, size_t size, size_t align);
 /// void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_size);
+/// void *__ifunc_answer(struct ifunc_context *, size_t size);           // null: more than a limit, or no caller waits
+/// size_t __ifunc_max_answer(struct ifunc_context *);
 /// ```
-pub const RUNTIME_IMPORTS: [&str; 10] = [
-    PANIC, ALLOC, DEALLOC, REALLOC, TRAVEL, OUTGOING, SEND, FORWARD, REPLY, NOW,
+pub const RUNTIME_IMPORTS: [&str; 12] = [
+    PANIC, ALLOC, DEALLOC, REALLOC, ANSWER, MAX_ANSWER, TRAVEL, OUTGOING, SEND, FORWARD, REPLY, NOW,
 ];
+/// Makes the answer `size` bytes long, in memory of its own, and returns that memory: initialised, aligned to 8 bytes, valid until
+/// the next call or the end of the invocation. The bytes of an answer that was made so before stay, as far as they fit. It sets
+/// [`Context::answer_len`](crate::context::Context::answer_len) to a number above every capacity; to set it again replaces the answer.
+pub const ANSWER: &str = "__ifunc_answer";
+/// The length of the longest answer that the target gives and the source takes; 0 if no caller waits for one.
+pub const MAX_ANSWER: &str = "__ifunc_max_answer";
 /// Ends the invocation; does not return.
 pub const PANIC: &str = "__ifunc_panic";
 /// Allocates from the target's allocator.

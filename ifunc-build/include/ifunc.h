@@ -120,11 +120,11 @@ struct ifunc_context {
     uint32_t size;
     /* The connection that the payload came over: a number that the target gives each connection, never reused. */
     uint64_t sender;
-    /* Buffer for an answer; null when the source waits for none. */
+    /* Buffer for an answer that is not long; null when the source waits for none. */
     uint8_t *answer;
     /* Size of the buffer in bytes. */
     size_t answer_capacity;
-    /* Bytes of the answer, set by the ifunc. More than the capacity: it did not fit. */
+    /* Bytes of the answer, set by the ifunc. More than the capacity: it lies elsewhere (`ifunc_answer_memory`), or did not fit. */
     size_t answer_len;
     /* Logs UTF-8 text of `len` bytes; never null. */
     void (*log)(struct ifunc_context *ctx, uint32_t level, const uint8_t *message, size_t len);
@@ -138,16 +138,38 @@ static inline int ifunc_wants_answer(const struct ifunc_context *ctx)
     return ctx && ctx->answer;
 }
 
+/* What every target provides for answers that do not fit into the buffer; private to the functions below. */
+IFUNC_EXTERN void *__ifunc_answer(struct ifunc_context *ctx, size_t size);
+IFUNC_EXTERN size_t __ifunc_max_answer(struct ifunc_context *ctx);
+
+/* The length of the longest answer that the target gives and the source takes; 0 if no source waits for one. */
+static inline size_t ifunc_max_answer(struct ifunc_context *ctx)
+{
+    return ifunc_wants_answer(ctx) ? __ifunc_max_answer(ctx) : 0;
+}
+
+/* Makes the answer `size` bytes long and returns the memory to write it to, aligned to 8 bytes; null if no source waits for an answer,
+ * or it may not have so many (then `main` returns IFUNC_BAD_ANSWER). The next call of these functions invalidates it. What
+ * was written before stays when a size follows another, both being more than `answer_capacity`, or both not. */
+static inline void *ifunc_answer_memory(struct ifunc_context *ctx, size_t size)
+{
+    if (!ifunc_wants_answer(ctx))
+        return 0;
+    ctx->answer_len = size;
+    return size > ctx->answer_capacity ? __ifunc_answer(ctx, size) : ctx->answer;
+}
+
 /* Answers `len` bytes, replacing an earlier answer; returns the status that `main` returns. */
 static inline uint32_t ifunc_answer(struct ifunc_context *ctx, const void *bytes, size_t len)
 {
+    void *out;
     if (!ifunc_wants_answer(ctx))
         return IFUNC_OK;
-    ctx->answer_len = len;
-    if (len > ctx->answer_capacity)
+    out = ifunc_answer_memory(ctx, len);
+    if (!out)
         return IFUNC_BAD_ANSWER;
     if (len)
-        __builtin_memcpy(ctx->answer, bytes, len);
+        __builtin_memcpy(out, bytes, len);
     return IFUNC_OK;
 }
 

@@ -13,7 +13,8 @@ use crate::contain::{code_name, signal_name};
 use crate::gate::{Escape, Interruption};
 use crate::in_process::Session;
 
-/// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer of `len` bytes in its `room`.
+/// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer of `len` bytes in its `room`. An answer
+/// that lies elsewhere is in the `Failed`.
 #[cold]
 #[inline(never)]
 pub(crate) fn end(
@@ -26,20 +27,34 @@ pub(crate) fn end(
 ) -> Result<usize, Box<Failed>> {
     let ended = |why, detail: Vec<u8>| {
         let status = Status::Failed(why);
-        Err(Box::new(Failed { status, detail }))
+        Err(Box::new(Failed::new(status, detail)))
     };
     let failed = |why, detail: &str| ended(why, detail.as_bytes().to_vec());
-    let too_long = room.filter(|room| len > *room).map(|room| {
-        failed(
-            Failure::Answer,
-            &format!("an answer of {len} bytes, the limit is {room}"),
-        )
-    });
+    let made = session.take_long_answer(len);
+    let too_long = || {
+        match &made.refused {
+        Some(why) => Some(failed(Failure::Answer, why)),
+        None => room.filter(|room| len > *room).map(|room| {
+            failed(
+                Failure::Answer,
+                &format!("the ifunc states an answer of {len} bytes and was lent {room}; help: `ctx.answer(..)`, or `ctx.answer_writer()`"),
+            )
+        }),
+    }
+    };
     let escape = session.take_escape();
     let is_ignored = entry.flags.contains(EntryFlags::IGNORE_RESULT);
     let code = if is_ignored { context::MAIN_OK } else { code };
     let escape = match escape.map_or(Ok(code), Err) {
-        Ok(context::MAIN_OK) => return too_long.unwrap_or(Ok(room.map_or(0, |_| len))),
+        Ok(context::MAIN_OK) => {
+            // No caller waits for it.
+            let Some(room) = room else { return Ok(0) };
+            return match made.answer {
+                Some(answer) => Err(Box::new(Failed::answered(answer))),
+                None if len <= room => Ok(len),
+                None => too_long().unwrap_or(Ok(len)),
+            };
+        }
         Ok(context::MAIN_BAD_PAYLOAD) => {
             return failed(
                 Failure::Payload,
@@ -49,7 +64,7 @@ pub(crate) fn end(
         // No caller waits for it.
         Ok(context::MAIN_BAD_ANSWER) if room.is_none() => return Ok(0),
         Ok(context::MAIN_BAD_ANSWER) => {
-            return too_long.unwrap_or_else(|| failed(Failure::Answer, "the answer does not encode"));
+            return too_long().unwrap_or_else(|| failed(Failure::Answer, "the answer does not encode"));
         }
         Ok(code) => return failed(Failure::UnknownResult, &format!("code {code}")),
         Err(escape) => escape,
@@ -157,7 +172,7 @@ fn interrupted(
         text: &text,
     };
     let (status, detail) = (Status::Failed(why), detail.encode());
-    Err(Box::new(Failed { status, detail }))
+    Err(Box::new(Failed::new(status, detail)))
 }
 
 fn overdue(limit: Option<Duration>) -> String {

@@ -7,7 +7,7 @@ mod interrupt;
 #[cfg(test)]
 mod tests_of_faults;
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
@@ -19,6 +19,7 @@ use ifunc::host::{CallGate, GateToken};
 use ifunc_abi::context::{Context, MAIN_BAD_PAYLOAD};
 
 pub(crate) use self::interrupt::{Interruption, Outcome};
+use crate::answer::{AnswerMemory, LongAnswers};
 use crate::arch::FloatControl;
 use crate::exports::Exports;
 use crate::services::Services;
@@ -152,6 +153,9 @@ pub(crate) struct Gate {
     services: Option<Arc<dyn Services>>,
     /// Of the target whose invocations pass the gate.
     exports: Option<Exports>,
+    /// How long answers may be; `None`: no longer than the memory that invocations are lent.
+    pub(crate) answers: Option<Arc<dyn AnswerMemory>>,
+    pub(crate) long_answers: RefCell<LongAnswers>,
 }
 
 thread_local! {
@@ -174,6 +178,8 @@ impl Gate {
             containment,
             services: None,
             exports: None,
+            answers: None,
+            long_answers: RefCell::default(),
         }
     }
 
@@ -323,6 +329,11 @@ fn caller<'a>() -> Option<&'a Gate> {
     // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
     let gate = unsafe { CURRENT.get().as_ref()? };
     gate.is(Side::Ifunc).then_some(gate)
+}
+
+/// The gate of the invocation that called the current import.
+pub(crate) fn gate_of_invocation<'a>() -> Option<&'a Gate> {
+    caller()
 }
 
 /// The services for the invocation that called the current import.

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use ifunc_abi::symbols;
 
+use crate::answer;
 use crate::arch;
 use crate::gate::{escape_with_panic, escape_with_panic_at, on_host_side};
 use crate::services;
@@ -19,12 +20,14 @@ unsafe extern "C" {
 }
 
 /// Name and address of every import that needs no permission.
-pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 17] {
+pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 19] {
     [
         (symbols::PANIC, arch::panic as *const ()),
         (symbols::ALLOC, alloc as *const ()),
         (symbols::DEALLOC, dealloc as *const ()),
         (symbols::REALLOC, realloc as *const ()),
+        (symbols::ANSWER, answer::answer as *const ()),
+        (symbols::MAX_ANSWER, answer::max_answer as *const ()),
         (symbols::TRAVEL, services::travel as *const ()),
         (symbols::OUTGOING, services::outgoing as *const ()),
         (symbols::SEND, services::send as *const ()),

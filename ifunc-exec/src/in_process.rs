@@ -10,6 +10,7 @@ use ifunc_abi::context::{self, Context};
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::{ABI_VERSION, ImageId};
 
+use crate::answer::{AnswerMemory, Made};
 use crate::contain::watchdog::Watchdog;
 use crate::contain::{ContainOptions, install, prepare_thread};
 use crate::debug::{DebugInfo, DebugRegistry};
@@ -43,6 +44,8 @@ pub struct InProcessOptions {
     pub library_folders: fn() -> Vec<PathBuf>,
     /// What ends an invocation that does not end by itself.
     pub contain: ContainOptions,
+    /// How long answers may be; `None`: no longer than the memory that invocations are lent.
+    pub answers: Option<Arc<dyn AnswerMemory>>,
 }
 
 /// Installs images into this process and runs them on its threads: nothing confines them but the call gate.
@@ -53,6 +56,7 @@ pub struct InProcess {
     max_image_memory: usize,
     stack_bytes: usize,
     containment: Containment,
+    answers: Option<Arc<dyn AnswerMemory>>,
     _watchdog: Option<Watchdog>,
 }
 
@@ -149,6 +153,7 @@ impl InProcess {
             max_image_memory: options.max_image_memory,
             stack_bytes: options.stack_bytes,
             containment,
+            answers: options.answers,
             _watchdog: watchdog.transpose()?,
         })
     }
@@ -225,6 +230,7 @@ impl Executor for InProcess {
         let threads = Arc::clone(&self.shared.threads);
         let mut thread = ExecThread::new(self.stack_bytes, threads, self.containment.clone())?;
         thread.gate.set_exports(self.exports());
+        thread.gate.answers.clone_from(&self.answers);
         Ok(thread)
     }
 
@@ -387,6 +393,7 @@ impl Executor for InProcess {
         let executed = match &last {
             // A result that means no failure, after an entry whose answer no source awaits.
             Ok(_) => started,
+            // It failed, or its answer lies elsewhere.
             Err(_) => started - 1,
         };
         BatchEnd {
@@ -547,6 +554,12 @@ impl Session<'_> {
     pub(crate) fn take_escape(&mut self) -> Option<Box<Escape>> {
         // SAFETY: `&mut self` excludes an invocation.
         unsafe { self.gate.take_escape() }
+    }
+
+    /// What the last invocation made of a long answer; it left `len` in its context.
+    pub(crate) fn take_long_answer(&mut self, len: usize) -> Made {
+        let passage = self.gate.passages.count();
+        self.gate.long_answers.borrow_mut().take(passage, len)
     }
 
     /// How long an invocation may run.

@@ -19,6 +19,7 @@
 //!
 //! What the source runs of an ifunc, to write payloads, is in [`library`].
 
+mod answer;
 mod arch;
 mod arena;
 mod contain;
@@ -42,6 +43,7 @@ mod symbols;
 mod tests;
 mod threads;
 
+pub use answer::AnswerMemory;
 pub use arch::{ARCH, cpu_features};
 pub use contain::ContainOptions;
 pub use debug::DebugInfo;

@@ -60,6 +60,7 @@ pub(crate) fn options() -> InProcessOptions {
         debug: DebugInfo::default(),
         library_folders: Vec::new,
         contain: ContainOptions::default(),
+        answers: None,
     }
 }
 

@@ -34,6 +34,11 @@ impl Passages {
         (count % 2 == 1).then_some(count)
     }
 
+    /// Times that the gate was passed.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// The invocation that runs at this count is overdue.
     pub(crate) fn set_overdue(&self, count: u64) {
         self.overdue.store(count, Ordering::Release);

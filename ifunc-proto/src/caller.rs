@@ -279,6 +279,21 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 self.relayed(header, frame.body)?;
                 Ok(None)
             }
+            Kind::Completion if header.flags.contains(FrameFlags::ASSEMBLED) => {
+                let status = status(header.handle)?;
+                self.received += 1;
+                let calls = &mut self.caller.calls;
+                if calls.end_assembled(header.token, status, frame.body)? {
+                    self.caller.set_attention();
+                }
+                Ok(None)
+            }
+            Kind::AnswerFragment => {
+                self.received += 1;
+                let (token, len) = (header.token, header.handle as usize);
+                self.caller.calls.answer_fragment(token, len, frame.body)?;
+                Ok(None)
+            }
             Kind::Completion => Ok(Some(header)),
             Kind::Partial => {
                 self.received += 1;

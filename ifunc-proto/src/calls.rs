@@ -7,7 +7,8 @@ use ifunc_abi::status::Status;
 
 pub use crate::completion::Completion;
 use crate::completion::{Answer, AnswerMemory};
-use crate::link::Body;
+use crate::link::{Body, LinkError};
+use crate::partly::PartlyReceived;
 
 /// What a completion answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Calls<U> {
     /// Partial answers that were not taken, by token.
     partials: BTreeMap<u64, VecDeque<Answer>>,
     answers: AnswerMemory,
+    /// The answer that arrives in fragments.
+    partly: Option<PartlyReceived>,
 }
 
 #[derive(Debug)]
@@ -99,6 +102,7 @@ impl<U> Calls<U> {
             ended: Vec::new(),
             partials: BTreeMap::new(),
             answers: AnswerMemory::new(max_answers),
+            partly: None,
         }
     }
 
@@ -279,6 +283,8 @@ impl<U> Calls<U> {
     #[cold]
     #[inline(never)]
     pub(crate) fn end_long(&mut self, token: u64, status: Status, body: impl Body) -> bool {
+        // The peer gave the answer up that it had begun to send.
+        self.partly.take_if(|partly| partly.token() == token);
         let outcome = if self.pending(token).is_none() {
             Ok(Completion::executed())
         } else {
@@ -288,6 +294,53 @@ impl<U> Calls<U> {
             }
         };
         self.end(token, outcome)
+    }
+
+    /// A part of the answer of a call arrived, which has `len` bytes. A part of another answer replaces what arrived before.
+    #[cold]
+    pub(crate) fn answer_fragment(
+        &mut self,
+        token: u64,
+        len: usize,
+        part: impl Body,
+    ) -> Result<(), LinkError> {
+        if self
+            .partly
+            .as_ref()
+            .is_none_or(|partly| !partly.is_of(token, len))
+        {
+            let is_awaited = self.pending(token).is_some();
+            self.partly = Some(PartlyReceived::new(token, len, is_awaited, &self.answers));
+        }
+        match &mut self.partly {
+            Some(partly) => partly.append(part, &self.answers),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`end`](Self::end), with the last part of an answer.
+    #[cold]
+    pub(crate) fn end_assembled(
+        &mut self,
+        token: u64,
+        status: Status,
+        part: impl Body,
+    ) -> Result<bool, LinkError> {
+        const MISSING: LinkError = LinkError::Malformed("the last part of an answer without a first");
+        let partly = self.partly.take_if(|partly| partly.token() == token);
+        let mut partly = partly.ok_or(MISSING)?;
+        partly.append(part, &self.answers)?;
+        let len = partly.len();
+        let outcome = match partly.finish()? {
+            Some(answer) => Ok(Completion::long(status, answer)),
+            None => Err(self.no_memory_for(len)),
+        };
+        Ok(self.end(token, outcome))
+    }
+
+    /// Bytes of an answer in fragments whose last one has not arrived.
+    pub(crate) fn assembled(&self) -> usize {
+        self.partly.as_ref().map_or(0, PartlyReceived::kept)
     }
 
     /// A report of this status, without its detail if there is no memory for it.
@@ -423,6 +476,11 @@ impl<U> Calls<U> {
     pub(crate) fn abandon(&mut self, token: u64, may_complete: bool) -> bool {
         self.set_user(token, None);
         self.partials.remove(&token);
+        if let Some(partly) = &mut self.partly
+            && partly.token() == token
+        {
+            partly.drop_kept();
+        }
         match self.state(token) {
             Some(state @ State::Pending { .. }) if may_complete => {
                 let is_traveling = matches!(
@@ -453,6 +511,7 @@ impl<U> Calls<U> {
     /// The link died: no completion of what was sent will arrive. Returns the calls that may be sent again, in the order in
     /// which they were submitted; every other call that is not in the open batch ends.
     pub(crate) fn lose(&mut self, why: &str) -> Vec<u64> {
+        self.partly = None;
         let mut retries = Vec::new();
         for slot in &mut self.slots {
             if slot.in_batch {

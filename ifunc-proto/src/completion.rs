@@ -126,7 +126,47 @@ impl AnswerMemory {
     }
 }
 
+impl AnswerMemory {
+    /// An answer without bytes, for [`append`](Self::append).
+    pub(crate) fn begin(&self) -> Answer {
+        let held = Arc::clone(&self.held);
+        Answer {
+            bytes: Vec::new(),
+            counted: 0,
+            held,
+        }
+    }
+
+    /// Appends a part of an answer of `total` bytes. Memory grows with the bytes that arrived, not with the length that the peer
+    /// announced; doubling bounds the copies of a long answer. `None`: there is no memory for it, by the limit or of the allocator.
+    pub(crate) fn append(&self, answer: &mut Answer, part: impl Body, total: usize) -> Option<()> {
+        let end = answer.bytes.len().checked_add(part.len())?;
+        if end > answer.bytes.capacity() {
+            let capacity = end.max(answer.bytes.capacity().saturating_mul(2).min(total));
+            let counted = capacity.saturating_add(Self::OVERHEAD);
+            let others = self.held.load(Ordering::Relaxed).saturating_sub(answer.counted);
+            if others.checked_add(counted)? > self.max {
+                return None;
+            }
+            answer
+                .bytes
+                .try_reserve_exact(capacity - answer.bytes.len())
+                .ok()?;
+            // Only the connection adds, under its driver's lock; answers are dropped anywhere.
+            self.held.fetch_add(counted - answer.counted, Ordering::Relaxed);
+            answer.counted = counted;
+        }
+        part.append_to(&mut answer.bytes);
+        Some(())
+    }
+}
+
 impl Answer {
+    /// Bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The bytes, which do not count any longer.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)

@@ -33,6 +33,8 @@ pub struct Peer {
     pub limits: Option<Limits>,
     /// Whether it invokes.
     pub invokes: bool,
+    /// Length of the longest answer that it takes, if it invokes.
+    pub max_answer: u64,
     /// Its number, if it is a node of the group that this node is in: what it forwards is always received.
     pub node: Option<u32>,
 }
@@ -99,7 +101,15 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let (tx, rx) = link.split();
         let server = self.config.server.filter(|_| peer.invokes);
         let is_duplex = server.is_some() && peer.limits.is_some();
-        self.server = server.map(|config| Server::new(config, tx.max_body(), is_duplex, peer.node.is_some()));
+        self.server = server.map(|config| {
+            Server::new(
+                config,
+                tx.max_body(),
+                peer.max_answer,
+                is_duplex,
+                peer.node.is_some(),
+            )
+        });
         self.caller.relink(peer.limits, tx.max_body(), is_duplex);
         self.order = Order::new();
         self.is_stalled = false;
@@ -249,21 +259,22 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             replies: server.map_or(0, |server| server.replies.kept()),
             late: server.map_or(0, |server| server.replies.late()),
             batch: self.caller.batch.len(),
-            assembled: server.map_or(0, Server::assembled),
+            assembled: server.map_or(0, Server::assembled) + self.caller.calls.assembled(),
             calls: self.caller.calls.in_use(),
             reports: self.caller.reports.len(),
         }
     }
 
-    /// Which body that comes in fragments is unfinished and kept, counted from the first one over this link. A driver that
-    /// finds the same number for too long [refuses](Self::refuse_unfinished) it.
+    /// A number while a body that comes in fragments is unfinished and kept, or an answer in fragments waits to be sent. A driver that
+    /// finds the same number for too long [refuses](Self::refuse_unfinished) them: the next body has another number, and so has an answer
+    /// of which more was sent.
     #[must_use]
     pub fn unfinished(&self) -> Option<u64> {
         self.server.as_ref().and_then(Server::unfinished)
     }
 
-    /// Drops the unfinished body, if there is one: the host holds nothing of it any longer. The peer may send the rest, and what
-    /// the body was for is then rejected with this reason.
+    /// Drops the unfinished body and the answers in fragments that wait, if there are any: the host holds nothing of them any longer. The
+    /// peer may send the rest of the body, and what it was for is then rejected with this reason; the calls of the answers fail with it.
     pub fn refuse_unfinished(&mut self, refusal: Refusal) {
         if let Some(server) = &mut self.server
             && server.unfinished().is_some()
@@ -279,7 +290,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.has_more
     }
 
-    /// Number of completions and reports received.
+    /// Number of completions, parts of answers and reports received.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received

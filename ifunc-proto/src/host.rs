@@ -5,7 +5,7 @@ use std::ops::Range;
 use ifunc_abi::ImageId;
 use ifunc_abi::batch::ALIGN;
 use ifunc_abi::frame::Header;
-pub use ifunc_abi::refusal::{Failed, Refusal};
+pub use ifunc_abi::refusal::{AnswerBytes, Failed, Refusal};
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::TravelHead;
 
@@ -34,7 +34,7 @@ pub trait Host {
     /// answer.
     ///
     /// # Errors
-    /// The image did not run, or did not run to its end.
+    /// The image did not run, or did not run to its end; or its [answer](Failed::answer) is too long for that memory.
     fn invoke<B: Body>(
         &mut self,
         image: &Self::Image,
@@ -42,7 +42,7 @@ pub trait Host {
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>>;
 
-    /// Runs entries of a batch in their order. Stops after one that has no answer; and before one, but not before the first,
+    /// Runs entries of a batch in their order. Stops after one that has no answer in this memory; and before one, but not before the first,
     /// if there is less memory left for its answer than the longest one takes, or if other connections shall have their turn.
     /// Then the poll ends. A later call runs the others.
     fn invoke_run<B: Body>(
@@ -246,7 +246,7 @@ impl Answers<'_> {
 pub struct RunEnd {
     /// Number of entries that ended well. Their answers were written.
     pub executed: usize,
-    /// Why the entry after them has no answer; `None`: it was not started.
+    /// Why the entry after them has no answer in its memory; `None`: it was not started.
     pub failed: Option<Box<Failed>>,
 }
 
@@ -302,13 +302,21 @@ pub struct ReplyTo {
     /// It may be answered after any later request.
     pub(crate) is_late: bool,
     max_answer: Option<usize>,
+    /// Of an answer that lies elsewhere.
+    longest: usize,
 }
 
 impl ReplyTo {
-    /// Length of the longest answer; `None`: the peer wants no answer.
+    /// Memory that is lent for an answer; `None`: the peer wants no answer.
     #[must_use]
     pub fn max_answer(&self) -> Option<usize> {
         self.max_answer
+    }
+
+    /// Length of the longest answer, in that memory or [elsewhere](Failed::answer).
+    #[must_use]
+    pub fn longest_answer(&self) -> usize {
+        self.longest
     }
 
     /// The token of the call, unique among the calls of its connection that are under way; 0: the peer wants no answer.
@@ -338,8 +346,15 @@ impl ReplyTo {
             is_batched: invocation.is_batched,
             payload: invocation.payload.len(),
             is_late: false,
+            longest: answer.as_ref().map_or(0, |answer| answer.len()),
             max_answer: answer.map(|answer| answer.len()),
         }
+    }
+
+    /// With this length of the longest answer.
+    pub(crate) fn with_longest(mut self, longest: usize) -> Self {
+        self.longest = longest;
+        self
     }
 
     /// Of a request that may be answered after any later one.
@@ -351,6 +366,7 @@ impl ReplyTo {
             payload,
             is_late: true,
             max_answer,
+            longest: max_answer.unwrap_or(0),
         }
     }
 }

@@ -11,9 +11,9 @@
 //! | [`connection`] | the connection: what both halves share, and their order on one link |
 //! | [`caller`] | the calling half: handles, requests, fragments, batches, what is sent again |
 //! | `server` | the serving half: bindings, reassembly, batches, statistics |
-//! | `replies` | what the serving half owes its peer |
+//! | `replies`, `long` | what the serving half owes its peer; answers that are larger than a frame |
 //! | `order` | the reorder buffer, and the quantum of a poll |
-//! | `assembly` | bodies from their fragments |
+//! | `assembly`, `partly` | bodies and answers from their fragments |
 //! | [`calls`] | tokens, and how requests end |
 //! | [`node`] | a node of a group: slots, outbox, scopes, lost nodes |
 //! | [`link`], [`host`] | what a connection needs of a transport, and of the node that serves |
@@ -36,8 +36,10 @@ mod footprint;
 mod gathered;
 pub mod host;
 pub mod link;
+mod long;
 pub mod node;
 mod order;
+mod partly;
 mod replies;
 mod server;
 
@@ -47,5 +49,5 @@ pub use connection::{Config, Connection, Peer};
 #[cfg(feature = "failpoints")]
 pub use failpoint::set_hook as set_failpoint_hook;
 pub use footprint::Footprint;
-pub use replies::DUPLEX_CALLS;
+pub use replies::{ANSWER_ROOM, DUPLEX_CALLS};
 pub use server::ServerConfig;

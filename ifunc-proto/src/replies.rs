@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::refusal::AnswerBytes;
 use ifunc_abi::status::Status;
 
 use crate::buffer::AlignedBuffer;
@@ -10,9 +11,14 @@ use crate::closed::Closed;
 use crate::gathered::Gathered;
 use crate::host::Answers;
 use crate::link::{LinkError, Outbound};
+use crate::long::{Long, Owed, Sent};
 
 /// Bytes of a failure's detail that are sent even where answers are smaller.
 const DETAIL: usize = 1024;
+
+/// Most memory that an invocation is lent for its answer. Longer answers lie in memory of their own, and travel in fragments if they
+/// are larger than a frame.
+pub const ANSWER_ROOM: usize = 64 << 10;
 
 /// Calls that may be under way in one direction of a link that carries invocations both ways. It bounds what
 /// the serving half keeps while the send window is closed.
@@ -22,6 +28,9 @@ pub const DUPLEX_CALLS: usize = 64;
 /// reads.
 const DUPLEX_REPORTS: usize = 64;
 
+/// The status of an answer, in a header.
+const EXECUTED: u32 = Status::Executed.code();
+
 /// The replies of one connection.
 ///
 /// On a link that carries invocations one way, a request that may be answered is processed only when its reply can be sent;
@@ -30,7 +39,10 @@ const DUPLEX_REPORTS: usize = 64;
 /// in an outbox, bounded by the number of calls that the peer may have under way.
 #[derive(Debug)]
 pub(crate) struct Replies {
+    /// Memory that an invocation is lent for its answer.
     max_answer: usize,
+    /// Length of the longest answer.
+    longest: usize,
     /// Longest body of a completion: an answer or a detail. This much is reserved before a call is processed, because what
     /// ran cannot run again for want of a reply.
     max_reply: usize,
@@ -41,9 +53,13 @@ pub(crate) struct Replies {
     gathered: Gathered,
     /// A report that found the window closed. It is sent after what is gathered.
     report: Option<(Header, Vec<u8>)>,
-    outbox: VecDeque<(Header, Vec<u8>)>,
+    outbox: VecDeque<Owed>,
     /// Replies to invocations that traveled. The node that holds their slots bounds them.
-    late: VecDeque<(Header, Vec<u8>)>,
+    late: VecDeque<Owed>,
+    /// The long answer that is being sent. No other reply is sent before its last fragment.
+    sending: Option<Long>,
+    /// Counts what was sent of long answers.
+    progress: u64,
     is_duplex: bool,
     /// Something is gathered, in the outbox, late, or a report.
     owes: bool,
@@ -73,12 +89,13 @@ pub(crate) enum Destination {
 }
 
 impl Replies {
-    /// Answers have at most `max_answer` bytes. `is_private`: the peer must not see half-written answers.
-    pub(crate) fn new(max_body: usize, max_answer: u64, is_private: bool, is_duplex: bool) -> Self {
-        let max_answer = usize::try_from(max_answer).unwrap_or(usize::MAX).min(max_body);
+    /// Answers have at most `longest` bytes. `is_private`: the peer must not see half-written answers.
+    pub(crate) fn new(max_body: usize, longest: usize, is_private: bool, is_duplex: bool) -> Self {
+        let max_answer = longest.min(max_body).min(ANSWER_ROOM);
         let max_reply = max_answer.max(DETAIL).min(max_body);
         Self {
             max_answer,
+            longest,
             max_reply,
             is_private,
             private: AlignedBuffer::default(),
@@ -86,6 +103,8 @@ impl Replies {
             report: None,
             outbox: VecDeque::new(),
             late: VecDeque::new(),
+            sending: None,
+            progress: 0,
             is_duplex,
             owes: false,
             is_peer_gone: false,
@@ -111,7 +130,7 @@ impl Replies {
 
     /// Whether an entry of a batch can be processed now. Its reply is gathered, so the send window does not matter.
     pub(crate) fn admits_entry(&mut self, tx: &mut impl Outbound) -> Result<bool, Box<Closed>> {
-        if self.report.is_none() && !self.gathered.is_full() {
+        if self.report.is_none() && !self.gathered.is_full() && self.sending.is_none() {
             return Ok(true);
         }
         Ok(self.flush(tx)? || self.admits_owing()?)
@@ -146,22 +165,73 @@ impl Replies {
         header: Header,
         mut body: Vec<u8>,
     ) -> Result<(), Box<Closed>> {
+        if body.len() > self.max_reply && header.kind == Kind::Completion && header.handle == EXECUTED {
+            self.late.push_back(Owed::Long(header.token, Box::new(body)));
+            self.owes = true;
+            self.flush(tx)?;
+            return Ok(());
+        }
         body.truncate(self.max_reply);
         if self.owes || !self.send(tx, header, &body)? {
-            self.late.push_back((header, body));
+            self.late.push_back(Owed::Frame(header, body));
             self.owes = true;
         }
         Ok(())
     }
 
+    /// Replies to an admitted request with an answer in memory of its own.
+    #[cold]
+    pub(crate) fn complete_long(
+        &mut self,
+        tx: &mut impl Outbound,
+        token: u64,
+        answer: Box<dyn AnswerBytes>,
+    ) -> Result<(), Box<Closed>> {
+        if token == 0 || self.is_peer_gone {
+            return Ok(());
+        }
+        let len = answer.bytes().len();
+        let owed = if len <= self.longest {
+            Owed::Long(token, answer)
+        } else {
+            let detail = format!("an answer of {len} bytes, the limit is {}", self.longest);
+            Owed::failed(token, detail)
+        };
+        self.outbox.push_back(owed);
+        self.owes = true;
+        self.flush(tx)?;
+        Ok(())
+    }
+
+    /// Counts what was sent of long answers, if any waits to be sent.
+    pub(crate) fn unsent(&self) -> Option<u64> {
+        let is_long = |owed: &Owed| matches!(owed, Owed::Long(..));
+        let waits = self.sending.is_some() || self.outbox.iter().chain(&self.late).any(is_long);
+        waits.then_some(self.progress)
+    }
+
+    /// Drops the long answers that wait to be sent. Their calls fail with this reason.
+    pub(crate) fn refuse_unsent(&mut self, why: &str) {
+        for owed in self.outbox.iter_mut().chain(&mut self.late) {
+            if let &mut Owed::Long(token, _) = owed {
+                *owed = Owed::failed(token, why.to_owned());
+            }
+        }
+        if let Some(long) = self.sending.take() {
+            self.outbox.push_front(Owed::failed(long.token(), why.to_owned()));
+        }
+    }
+
     /// Whether the window is still closed for what waits. Asked before this side sleeps.
     pub(crate) fn is_blocked(&mut self, tx: &mut impl Outbound) -> bool {
+        let max_body = tx.max_body();
         let first = self.outbox.front().or_else(|| self.late.front());
-        let len = match (first, self.gathered.next(), &self.report) {
-            (Some((_, body)), _, _) => body.len(),
-            (None, Some((_, body)), _) => body.len(),
-            (None, None, Some((_, body))) => body.len(),
-            (None, None, None) => self.max_reply,
+        let len = match (&self.sending, first, self.gathered.next(), &self.report) {
+            (Some(long), ..) => long.next_len(max_body),
+            (None, Some(owed), ..) => owed.next_len(max_body),
+            (None, None, Some((_, body)), _) => body.len(),
+            (None, None, None, Some((_, body))) => body.len(),
+            (None, None, None, None) => self.max_reply,
         };
         matches!(tx.reserve(len, 8), Ok(None))
     }
@@ -295,7 +365,7 @@ impl Replies {
         let body = &body[..body.len().min(self.max_reply)];
         let header = Header::new(Kind::Completion, status.code(), token);
         if self.owes || !self.send(tx, header, body)? {
-            self.outbox.push_back((header, body.to_vec()));
+            self.outbox.push_back(Owed::Frame(header, body.to_vec()));
             self.owes = true;
         }
         Ok(())
@@ -369,18 +439,24 @@ impl Replies {
     /// Sends what waits. `false`: the window is closed for some of it.
     #[inline(never)]
     pub(crate) fn flush(&mut self, tx: &mut impl Outbound) -> Result<bool, Box<Closed>> {
-        while let Some((header, body)) = self.outbox.pop_front() {
-            if !self.send(tx, header, &body)? {
-                self.outbox.push_front((header, body));
+        loop {
+            if self.sending.is_some() && !self.send_long(tx)? {
                 self.spill();
                 return Ok(false);
             }
-        }
-        while let Some((header, body)) = self.late.pop_front() {
-            if !self.send(tx, header, &body)? {
-                self.late.push_front((header, body));
-                self.spill();
-                return Ok(false);
+            let Some((owed, is_late)) = self.next_owed() else {
+                break;
+            };
+            match owed {
+                Owed::Long(token, answer) => self.sending = Some(Long::new(token, answer)),
+                Owed::Frame(header, body) => {
+                    if !self.send(tx, header, &body)? {
+                        let queue = if is_late { &mut self.late } else { &mut self.outbox };
+                        queue.push_front(Owed::Frame(header, body));
+                        self.spill();
+                        return Ok(false);
+                    }
+                }
             }
         }
         while let Some((header, body)) = self.gathered.next() {
@@ -401,6 +477,34 @@ impl Replies {
         Ok(true)
     }
 
+    /// Takes the reply that is to be sent next, and whether it is a late one.
+    fn next_owed(&mut self) -> Option<(Owed, bool)> {
+        let next = self.outbox.pop_front().map(|owed| (owed, false));
+        next.or_else(|| Some((self.late.pop_front()?, true)))
+    }
+
+    /// Sends the long answer that is being sent. `false`: the window is closed for some of it, or other connections shall have
+    /// their turn.
+    #[cold]
+    fn send_long(&mut self, tx: &mut impl Outbound) -> Result<bool, Box<Closed>> {
+        let Some(long) = &mut self.sending else {
+            return Ok(true);
+        };
+        if !self.is_peer_gone {
+            let before = long.sent();
+            let sent = long.send(tx);
+            self.progress += u64::from(long.sent() != before);
+            match sent {
+                Ok(Sent::All) => self.progress += 1,
+                Ok(Sent::Part) => return Ok(false),
+                Err(LinkError::Closed) => self.is_peer_gone = true,
+                Err(error @ LinkError::Malformed(_)) => return Err(error.into()),
+            }
+        }
+        self.sending = None;
+        Ok(true)
+    }
+
     /// Moves what waits to the outbox, so that the next requests can be processed.
     #[cold]
     fn spill(&mut self) {
@@ -408,14 +512,14 @@ impl Replies {
             return;
         }
         while let Some((header, body)) = self.gathered.next() {
-            self.outbox.push_back((header, body.to_vec()));
+            self.outbox.push_back(Owed::Frame(header, body.to_vec()));
             self.gathered.sent();
         }
-        let is_report = |(header, _): &&(Header, Vec<u8>)| header.kind == Kind::Report;
-        if let Some(report) = self.report.take()
+        let is_report = |owed: &&Owed| matches!(owed, Owed::Frame(header, _) if header.kind == Kind::Report);
+        if let Some((header, body)) = self.report.take()
             && self.outbox.iter().filter(is_report).count() < DUPLEX_REPORTS
         {
-            self.outbox.push_back(report);
+            self.outbox.push_back(Owed::Frame(header, body));
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Images<B> {
     config: ServerConfig,
     /// The body that comes in fragments.
     assembly: Assembly,
+    /// Length of the longest answer.
+    longest_answer: usize,
     /// Most bytes of a frame between nodes; 0: the peer is no node.
     max_node_frame: usize,
     /// A copy of the frame from a node that is processed.
@@ -87,8 +89,11 @@ impl From<Box<Closed>> for Unanswered {
     }
 }
 
-/// Counts an invocation that failed.
+/// Counts an invocation that failed, and not one whose answer lies elsewhere.
 fn count_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
+    if failed.answer.is_some() {
+        return;
+    }
     host.observe(Event::Failed {
         status: failed.status,
         payload,
@@ -144,17 +149,25 @@ pub(crate) enum Progress {
 }
 
 impl<B> Server<B> {
-    pub(crate) fn new(config: ServerConfig, max_body: usize, is_duplex: bool, is_node: bool) -> Self {
-        let max_answer = config.limits.max_answer;
+    /// `max_answer`: of the peer's.
+    pub(crate) fn new(
+        config: ServerConfig,
+        max_body: usize,
+        max_answer: u64,
+        is_duplex: bool,
+        is_node: bool,
+    ) -> Self {
+        let longest = config.limits.max_answer.min(max_answer).min(u32::MAX.into()) as usize;
         Self {
             images: Images {
                 bindings: Bindings::new(),
                 config,
                 assembly: Assembly::default(),
+                longest_answer: longest,
                 max_node_frame: if is_node { MAX_NODE_FRAME } else { 0 },
                 copy: Vec::new(),
             },
-            replies: Replies::new(max_body, max_answer, config.has_private_answers, is_duplex),
+            replies: Replies::new(max_body, longest, config.has_private_answers, is_duplex),
             batch: BatchPosition::default(),
         }
     }
@@ -207,6 +220,9 @@ impl<B> Server<B> {
             host.observe(Event::Frame);
         }
         let Header { handle, token, .. } = Header::parse(frame.words).map_err(Closed::broke)?;
+        if let Some(answer) = failed.answer {
+            return self.replies.complete_long(tx, token, answer);
+        }
         self.replies
             .conclude(tx, frame.sequence, (handle, token), failed.status, &failed.detail)
     }
@@ -227,6 +243,13 @@ impl<B> Server<B> {
             ..
         } = reply_to;
         failpoint!("target.answer");
+        let outcome = match outcome {
+            Err(mut failed) => match failed.answer.take() {
+                Some(answer) => return self.replies.complete_long(tx, call.1, answer),
+                None => Err(failed),
+            },
+            outcome => outcome,
+        };
         let (status, body) = match &outcome {
             Ok(answer) => (Status::Executed, *answer),
             Err(failed) => (failed.status, &failed.detail[..]),
@@ -380,6 +403,9 @@ impl<B> Server<B> {
             0 => 0,
             first => first + end.executed as u64,
         };
+        if let Some(answer) = failed.answer {
+            return self.replies.complete_long(tx, token, answer);
+        }
         let call = (handle, token);
         self.replies
             .conclude_entry(tx, frame.sequence, call, failed.status, &failed.detail)
@@ -401,6 +427,9 @@ impl<B> Server<B> {
                 let Some(failed) = unanswered.failed(host, frame.body.len())? else {
                     return Ok(());
                 };
+                if let Some(answer) = failed.answer {
+                    return replies.complete_long(tx, token, answer);
+                }
                 let call = (handle, token);
                 replies.conclude_entry(tx, frame.sequence, call, failed.status, &failed.detail)
             }
@@ -479,12 +508,17 @@ impl<B> Server<B> {
 
     /// As [`Connection::unfinished`](crate::Connection::unfinished).
     pub(crate) fn unfinished(&self) -> Option<u64> {
-        self.images.assembly.unfinished()
+        let (body, answer) = (self.images.assembly.unfinished(), self.replies.unsent());
+        // Each only grows: the sum differs after progress of either.
+        (body.is_some() || answer.is_some()).then(|| body.unwrap_or(0).wrapping_add(answer.unwrap_or(0)))
     }
 
     /// As [`Connection::refuse_unfinished`](crate::Connection::refuse_unfinished).
     pub(crate) fn refuse_unfinished(&mut self, refusal: Refusal) {
-        self.images.assembly.refuse(refusal);
+        self.replies.refuse_unsent(&refusal.detail);
+        if self.images.assembly.unfinished().is_some() {
+            self.images.assembly.refuse(refusal);
+        }
     }
 }
 

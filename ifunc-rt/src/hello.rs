@@ -21,14 +21,14 @@ fn epoch() -> u64 {
         .max(1)
 }
 
-/// The hello of a source.
-pub(crate) fn invoking() -> Hello {
-    const NOTHING: Limits = Limits {
+/// The hello of a source that takes answers of so many bytes.
+pub(crate) fn invoking(max_answer: usize) -> Hello {
+    let limits = Limits {
         max_payload: 0,
         max_image: 0,
-        max_answer: 0,
+        max_answer: max_answer as u64,
     };
-    hello(Roles::INVOKES, NOTHING, 0)
+    hello(Roles::INVOKES, limits, 0)
 }
 
 /// The hello of a target that connects to another one: it serves over the link, too. `listening` is its listener's.

@@ -130,7 +130,7 @@ impl Worker {
     /// As for [`Source::over`].
     pub unsafe fn call(&self, ep: ucp_ep_h, options: SourceOptions) -> Result<Connecting, SourceError> {
         // SAFETY: the caller's promise.
-        let over = unsafe { self.engine.over(ep, crate::hello::invoking()) };
+        let over = unsafe { self.over(ep, &options) };
         Ok(Connecting {
             calling: Some(over.call()?),
             over,
@@ -164,9 +164,9 @@ impl Worker {
 
     /// # Safety
     /// As for [`Source::over`].
-    pub(crate) unsafe fn over(&self, ep: ucp_ep_h) -> Over {
+    pub(crate) unsafe fn over(&self, ep: ucp_ep_h, options: &SourceOptions) -> Over {
         // SAFETY: the caller's promise.
-        unsafe { self.engine.over(ep, crate::hello::invoking()) }
+        unsafe { self.engine.over(ep, options.hello()) }
     }
 }
 

@@ -239,6 +239,7 @@ impl Images {
             debug: DebugInfo::names(),
             library_folders: Vec::new,
             contain: ContainOptions::default(),
+            answers: None,
         };
         let executor =
             InProcess::new(options, symbols, Arc::new(Unobserved)).map_err(|error| error.to_string())?;

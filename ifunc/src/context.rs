@@ -4,7 +4,7 @@ use core::fmt;
 
 use ifunc_abi::context as abi;
 pub use ifunc_abi::context::Level;
-use ifunc_abi::context::{MAIN_BAD_ANSWER, MAIN_OK};
+use ifunc_abi::context::{ANSWER_ELSEWHERE, MAIN_BAD_ANSWER, MAIN_OK};
 
 use crate::payload::Answer;
 
@@ -41,7 +41,8 @@ impl<'a> Context<'a> {
         self.raw.as_ref().map_or(0, |raw| raw.sender)
     }
 
-    /// Largest answer in bytes; 0 if the source expects none.
+    /// Bytes that the answer may have without further memory; 0 if the source expects none. Longer answers are copied once more:
+    /// see [`max_answer`](Self::max_answer).
     #[inline]
     #[must_use]
     pub fn answer_capacity(&self) -> usize {
@@ -51,17 +52,22 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Answers `bytes`, for ifuncs that return nothing. The last answer counts. If it does not
-    /// [fit](Self::answer_capacity), the invocation fails when the ifunc returns. If the source expects no
+    /// Answers `bytes`, for ifuncs that return nothing. The last answer counts. If it is longer than the target or the source
+    /// [allows](Self::max_answer), the invocation fails when the ifunc returns. If the source expects no
     /// answer, the call has no effect.
     #[inline]
     pub fn answer(&mut self, bytes: &[u8]) {
+        let mut is_long = false;
         self.answer_with(|space| {
-            if let Some(space) = space.get_mut(..bytes.len()) {
-                space.copy_from_slice(bytes);
+            match space.get_mut(..bytes.len()) {
+                Some(space) => space.copy_from_slice(bytes),
+                None => is_long = true,
             }
             bytes.len()
         });
+        if is_long {
+            self.answer_long(bytes);
+        }
     }
 
     /// Lets `write` write the answer into the buffer it receives; it returns the answer's length. A length
@@ -83,7 +89,7 @@ impl<'a> Context<'a> {
     fn overflowed(&self) -> bool {
         self.raw
             .as_ref()
-            .is_some_and(|raw| raw.answer_len > raw.answer_capacity)
+            .is_some_and(|raw| raw.answer_len > raw.answer_capacity && raw.answer_len != ANSWER_ELSEWHERE)
     }
 
     /// Logs a message at the target, which emits it as a `tracing` event.
@@ -163,6 +169,9 @@ pub fn finish<C, A: Answer<C>>(ctx: &mut Context<'_>, answer: &A) -> u32 {
             space.len() + 1
         }
     });
+    if !A::IS_SHORT && result != MAIN_OK {
+        return crate::answer::finish_long::<C, A>(ctx, answer);
+    }
     result
 }
 
@@ -228,7 +237,7 @@ macro_rules! trace {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use core::ffi::c_void;
     use std::string::String;
     use std::vec::Vec;
@@ -239,7 +248,7 @@ mod tests {
     use crate::codec::Zerocopy;
 
     /// Runs `run` on a context with an answer buffer and a log.
-    fn with<R>(
+    pub(crate) fn with<R>(
         capacity: usize,
         run: impl FnOnce(&mut Context<'_>) -> R,
     ) -> (R, Vec<u8>, usize, Vec<(u32, String)>) {

@@ -61,6 +61,7 @@ extern crate alloc;
 #[cfg(not(ifunc_image))]
 extern crate std;
 
+mod answer;
 pub mod codec;
 mod context;
 pub mod ffi;
@@ -80,6 +81,7 @@ pub mod travel;
 #[path = "private.rs"]
 pub mod __private;
 
+pub use answer::{AnswerFull, AnswerWriter};
 pub use context::{Context, Level};
 pub use ifunc_abi as abi;
 pub use layout::{Layout, Portable};

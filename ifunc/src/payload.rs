@@ -225,6 +225,13 @@ pub trait Payload<'a, C = Custom>: Sized {
 pub trait Answer<C>: Sized {
     /// Canonical text, codec included.
     const TEXT: Text;
+    /// No answer has more than 1024 bytes. Such answers need no memory but that which every invocation is lent.
+    const IS_SHORT: bool = false;
+
+    /// The length of the answer, if it is known without encoding it.
+    fn encoded_len(&self) -> Option<usize> {
+        None
+    }
 
     /// Writes the answer and returns its length.
     ///

@@ -417,10 +417,14 @@ impl World {
             generation: taken.generation,
             taken: &mut port.taken,
         };
-        let answer = outcome.as_deref().map_err(Clone::clone);
-        port.connection
-            .answer(&mut end, &mut host, &taken.reply_to, answer);
         note!(self, "port {at}: answers {outcome:?} on link {link}");
+        let (answer, failed) = match outcome {
+            Ok(answer) => (answer, None),
+            Err(failed) => (Vec::new(), Some(failed)),
+        };
+        let outcome = failed.map_or(Ok(&answer[..]), Err);
+        port.connection
+            .answer(&mut end, &mut host, &taken.reply_to, outcome);
         self.check(at);
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Taken {
     pub(crate) generation: u64,
     /// Its number; `None`: it is none that was sent.
     id: Option<u32>,
+    /// Length of the longest answer.
+    max_answer: usize,
     pub(crate) reply_to: ReplyTo,
 }
 
@@ -33,7 +35,7 @@ impl Taken {
             return Ok(Vec::new());
         };
         let mut memory = self.reply_to.max_answer().map(|max| vec![0; max]);
-        let len = end(ledger, id, self.link, memory.as_deref_mut())?;
+        let len = end(ledger, id, self.link, self.max_answer, memory.as_deref_mut())?;
         let mut answer = memory.unwrap_or_default();
         answer.truncate(len);
         Ok(answer)
@@ -75,7 +77,7 @@ impl<const TAKES: bool> SimulatedHost<'_, TAKES> {
             .run(self.lane, image.image, invocation.sequence, payload)?;
         let wants_answer = self.ledger.records[id as usize].wants_completion;
         let is_as_wanted = match max_answer {
-            Some(max) => wants_answer && max == self.ledger.lanes[self.lane].max_answer,
+            Some(max) => wants_answer && max == self.ledger.lanes[self.lane].answer_room,
             None => !wants_answer || self.is_link_dead,
         };
         if !is_as_wanted {
@@ -89,10 +91,22 @@ impl<const TAKES: bool> SimulatedHost<'_, TAKES> {
 }
 
 /// Ends an invocation as its number says. Returns the length of its answer.
-fn end(ledger: &mut Ledger, id: u32, link: usize, answer: Option<&mut [u8]>) -> Result<usize, Box<Failed>> {
+fn end(
+    ledger: &mut Ledger,
+    id: u32,
+    link: usize,
+    max_answer: usize,
+    answer: Option<&mut [u8]>,
+) -> Result<usize, Box<Failed>> {
     match (Plan::of(id), answer) {
+        (Plan::Answer(len), Some(memory)) if len.min(max_answer) > memory.len() => {
+            let mut long = vec![0; len.min(max_answer)];
+            write_bytes(&mut long, id);
+            ledger.answered(id, link, long.len());
+            Err(Box::new(Failed::answered(Box::new(long))))
+        }
         (Plan::Answer(len), Some(memory)) => {
-            let len = len.min(memory.len());
+            let len = len.min(max_answer);
             write_bytes(&mut memory[..len], id);
             ledger.answered(id, link, len);
             Ok(len)
@@ -101,7 +115,7 @@ fn end(ledger: &mut Ledger, id: u32, link: usize, answer: Option<&mut [u8]>) -> 
         (Plan::Fail(status, len), _) => {
             let mut detail = vec![0; len];
             write_bytes(&mut detail, id);
-            Err(Box::new(Failed { status, detail }))
+            Err(Box::new(Failed::new(status, detail)))
         }
     }
 }
@@ -152,7 +166,10 @@ impl<const TAKES: bool> Host for SimulatedHost<'_, TAKES> {
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
         match self.begin(image, &invocation, answer.as_ref().map(|memory| memory.len())) {
-            Some(id) => end(self.ledger, id, self.link, answer),
+            Some(id) => {
+                let max_answer = self.ledger.lanes[self.lane].max_answer;
+                end(self.ledger, id, self.link, max_answer, answer)
+            }
             None => Ok(0),
         }
     }
@@ -185,6 +202,7 @@ impl<const TAKES: bool> Host for SimulatedHost<'_, TAKES> {
             link: self.link,
             generation: self.generation,
             id,
+            max_answer: self.ledger.lanes[self.lane].max_answer,
             reply_to,
         });
     }

@@ -58,7 +58,8 @@ impl Plan {
         let len = match hash >> 8 & 7 {
             0 | 1 => 0,
             2 | 3 => 8,
-            4 | 5 => 30,
+            4 => 30,
+            5 => 700,
             6 => 90,
             _ => usize::MAX,
         };
@@ -122,6 +123,9 @@ pub(crate) struct Record {
 pub(crate) struct Lane {
     /// Handles that the target binds.
     pub(crate) max_handles: usize,
+    /// Memory that an invocation is lent for its answer.
+    pub(crate) answer_room: usize,
+    /// Length of the longest answer.
     pub(crate) max_answer: usize,
     pub(crate) is_duplex: bool,
     pub(crate) is_dead: bool,
@@ -195,9 +199,16 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn add_lane(&mut self, max_handles: usize, max_answer: usize, is_duplex: bool) {
+    pub(crate) fn add_lane(
+        &mut self,
+        max_handles: usize,
+        answer_room: usize,
+        max_answer: usize,
+        is_duplex: bool,
+    ) {
         self.lanes.push(Lane {
             max_handles,
+            answer_room,
             max_answer,
             is_duplex,
             is_dead: false,

@@ -141,9 +141,10 @@ impl World {
                 .config
                 .server
                 .map_or(0, |server| server.limits.max_answer as usize);
-            let max_answer = max_answer.min(shapes[1 - side].max_body);
+            let max_answer = max_answer.min(here.takes_answers);
+            let room = max_answer.min(shapes[1 - side].max_body);
             let max_handles = there.config.server.map_or(0, |server| server.max_handles);
-            self.ledger.add_lane(max_handles, max_answer, is_duplex);
+            self.ledger.add_lane(max_handles, room, max_answer, is_duplex);
             let port = &mut self.ports[ports[side]];
             port.link = Some((link, side));
             port.installs.clear();
@@ -161,6 +162,7 @@ impl World {
                     .filter(|_| here.invokes)
                     .map(|server| server.limits),
                 invokes: there.invokes,
+                max_answer: there.takes_answers as u64,
                 node: None,
             };
             self.with_link(ports[side], "connects", |port, end| {

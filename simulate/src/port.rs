@@ -16,6 +16,8 @@ use crate::rng::Rng;
 pub(crate) struct Node {
     pub(crate) config: Config,
     pub(crate) invokes: bool,
+    /// Length of the longest answer that it takes.
+    pub(crate) takes_answers: usize,
     /// Its host takes invocations and answers them later.
     pub(crate) takes: bool,
 }
@@ -39,6 +41,7 @@ impl Node {
                 server: (role != 0).then_some(server),
             },
             invokes: role != 1,
+            takes_answers: rng.pick(&[300, 4000, 1 << 20]),
             takes: rng.one_in(3),
         }
     }

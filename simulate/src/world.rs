@@ -352,13 +352,15 @@ impl World {
         }
         let held = port.connection.footprint();
         let node = &self.nodes[port.node].config;
+        // An answer that arrives in fragments counts, too.
+        const MAX_ANSWER: u64 = 4000;
         let limits = node
             .server
             .map(|server| server.limits.max_payload.max(server.limits.max_image + 2048));
         if held.parked.0 > window
             || held.replies > DUPLEX_CALLS + 64 + 1
             || held.batch > node.batch_size
-            || held.assembled as u64 > limits.unwrap_or(0)
+            || held.assembled as u64 > limits.unwrap_or(0) + MAX_ANSWER
             || held.reports > 64
         {
             self.ledger.fail(

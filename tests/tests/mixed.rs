@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Process, connect, largest_answer, library, unique};
+use common::{Process, connect, library, unique};
 use ifunc_rt::{Error, Failure};
 use ifunc_tests_ifuncs::{
     Greeting, t_add, t_divide, t_greet, t_host_panics, t_index, t_lookup, t_remember, t_reverse,
@@ -81,21 +81,11 @@ fn every_kind_of_payload_and_answer() {
     );
 
     let reverse = source.register_path::<t_reverse>(library("t_reverse")).unwrap();
-    let largest = largest_answer();
-    for len in [0usize, 1, 40, 41, 4096, largest - 4096] {
+    for len in [0usize, 1, 40, 41, 4096, 100_000] {
         let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         let reversed: Vec<u8> = bytes.iter().rev().copied().collect();
         assert_eq!(reverse.call(&bytes).unwrap().wait_bytes().unwrap(), reversed);
     }
-    match reverse.call(&vec![1; largest + 1]).unwrap().wait() {
-        Err(Error::Failed {
-            why: Failure::Answer,
-            detail,
-            ..
-        }) => assert!(detail.contains(&(largest + 1).to_string()), "{detail}"),
-        other => panic!("{other:?}"),
-    }
-
     let remember = source.register_path::<t_remember>(library("t_remember")).unwrap();
     assert_eq!(remember.call(&1).unwrap().wait().unwrap(), 7);
     assert_eq!(remember.call(&2).unwrap().wait().unwrap(), 1);

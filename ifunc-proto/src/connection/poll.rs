@@ -293,7 +293,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let header = Header::parse(frame.words).map_err(Closed::broke)?;
         let is_reply = matches!(
             header.kind,
-            Kind::Completion | Kind::Completions | Kind::Report | Kind::Partial
+            Kind::Completion | Kind::Completions | Kind::Report | Kind::Partial | Kind::AnswerFragment
         );
         if is_reply || header.kind == Kind::NodesLost && self.node.is_none() {
             self.reply(None, &frame)?;

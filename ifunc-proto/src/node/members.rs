@@ -212,6 +212,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 let failed = Failed {
                     status: Status::Failed(Failure::NodeLost),
                     detail: detail.clone().into_bytes(),
+                    answer: None,
                 };
                 self.reply(reply_to, stream_next, Err(&failed));
             }

@@ -119,6 +119,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let failed = Failed {
             status,
             detail: detail.to_vec(),
+            answer: None,
         };
         self.reply_from(node, reply_to, stream_next.get(), Err(&failed));
         if scope.is_some() {

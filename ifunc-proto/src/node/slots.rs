@@ -133,11 +133,13 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 Status::Executed if body.len() > slot.max_answer as usize => Err(Box::new(Failed {
                     status: Status::Failed(Failure::Answer),
                     detail: format!("{} bytes, the limit is {}", body.len(), slot.max_answer).into_bytes(),
+                    answer: None,
                 })),
                 Status::Executed => Ok(body.to_vec()),
                 status => Err(Box::new(Failed {
                     status,
                     detail: body.to_vec(),
+                    answer: None,
                 })),
             };
             let node = head.node.get();
@@ -187,6 +189,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let failed = Failed {
             status: Status::Failed(Failure::Indeterminate),
             detail: lost.join(" ").into_bytes(),
+            answer: None,
         };
         self.end_here(slot, failed);
     }
@@ -217,6 +220,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             let failed = Failed {
                 status: Status::Failed(Failure::Cancelled),
                 detail: Vec::new(),
+                answer: None,
             };
             self.end_here(slot, failed);
         }

@@ -203,6 +203,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let failed = Failed {
             status: Status::Rejected(reason),
             detail: Vec::new(),
+            answer: None,
         };
         Err(self.end(visit, Err(Box::new(failed)), now))
     }
@@ -379,6 +380,11 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let mut outcome = match outcome {
             Ok(Some(_)) if forwarded.is_some() => Err(ended_twice()),
             Ok(Some(answer)) if answer.len() > max_answer as usize => Err(too_long(answer.len(), max_answer)),
+            Ok(Some(answer))
+                if matches!(answers, Answers::Slot(_)) && answer.len() > self.config.max_answer =>
+            {
+                Err(too_long_for_nodes(answer.len(), self.config.max_answer))
+            }
             outcome => outcome,
         };
         if outcome.is_err()
@@ -513,7 +519,16 @@ fn ended_twice() -> Box<Failed> {
     Box::new(Failed {
         status: Status::Failed(Failure::EndedTwice),
         detail: Vec::new(),
+        answer: None,
     })
+}
+
+#[cold]
+fn too_long_for_nodes(len: usize, limit: usize) -> Box<Failed> {
+    let detail = format!(
+        "an answer of {len} bytes that goes to another node, the limit is {limit}; help: `Target::builder().outbox(..)`, of which an answer may have a quarter, or answer in parts (`ctx.reply`)"
+    );
+    Box::new(Failed::new(Status::Failed(Failure::Answer), detail.into_bytes()))
 }
 
 #[cold]
@@ -521,5 +536,6 @@ fn too_long(len: usize, limit: u32) -> Box<Failed> {
     Box::new(Failed {
         status: Status::Failed(Failure::Answer),
         detail: format!("{len} bytes, the limit is {limit}").into_bytes(),
+        answer: None,
     })
 }

@@ -138,6 +138,7 @@ impl<B> Images<B> {
             bindings,
             config,
             assembly,
+            longest_answer,
             ..
         } = self;
         let Frame { sequence, body, .. } = frame;
@@ -170,7 +171,7 @@ impl<B> Images<B> {
         let size = payload.len();
         let call = (header.handle, header.token);
         let max_answer = answer.as_ref().map(|answer| answer.len());
-        let reply_to = ReplyTo::late(call, sequence, size, max_answer);
+        let reply_to = ReplyTo::late(call, sequence, size, max_answer).with_longest(*longest_answer);
         let (handle, max_handles, limit) = (header.handle, config.max_handles, config.limits.max_payload);
         let refusal = match bindings.get(handle) {
             Some(Binding::Bound(image)) if size as u64 <= limit => {

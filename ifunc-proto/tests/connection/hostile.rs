@@ -122,6 +122,7 @@ fn provoke(how: Provokes, count: u32, receives: bool) -> (usize, Option<Closed>)
     let mut pipe = Pipe::new(4, 256);
     let mut target = Node::new(0, true);
     let peer = Peer {
+        max_answer: u64::MAX,
         limits: Some(Limits {
             max_payload: 100,
             max_image: 100,

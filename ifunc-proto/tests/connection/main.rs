@@ -1,5 +1,6 @@
 //! Two connections and a link in memory, without a simulator: each test is one situation.
 
+mod answers;
 mod entries;
 mod hostile;
 mod node;
@@ -91,10 +92,7 @@ fn a_host_that_takes_invocations_answers_them_after_the_poll() {
             let _ = second.submit(&mut pipe, back, &[9; 8], false).unwrap();
             let len = payload.len().min(reply_to.max_answer().unwrap());
             let outcome = match &payload[..] {
-                b"fail" => Err(Box::new(Failed {
-                    status: Status::Failed(Failure::Payload),
-                    detail: payload,
-                })),
+                b"fail" => Err(Box::new(Failed::new(Status::Failed(Failure::Payload), payload))),
                 _ => Ok(&payload[..len]),
             };
             let mut side = pipe.side(1);

@@ -5,7 +5,7 @@ use ifunc_abi::frame::Limits;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
 use ifunc_proto::calls::Outcome;
-use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
+use ifunc_proto::host::{AnswerBytes, Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use ifunc_proto::link::Body;
 use ifunc_proto::{Config, Connection, Peer, ServerConfig};
 
@@ -83,6 +83,9 @@ pub(crate) struct Echo {
 #[derive(Debug)]
 pub(crate) struct Entry(u8, u8);
 
+/// Length of the answer to a payload that begins with `long`.
+pub(crate) const LONG: usize = 1000;
+
 impl Host for Echo {
     type Image = Entry;
 
@@ -119,11 +122,12 @@ impl Host for Echo {
         }
         self.runs.push((letter + entry, payload.clone()));
         assert!(!payload.starts_with(b"unwind"), "the host unwinds");
+        if let Some(&byte) = payload.strip_prefix(b"long").and_then(<[u8]>::first) {
+            let answer: Box<dyn AnswerBytes> = Box::new(vec![byte; LONG]);
+            return Err(Box::new(Failed::answered(answer)));
+        }
         if payload == b"fail" {
-            return Err(Box::new(Failed {
-                status: Status::Failed(Failure::Payload),
-                detail: payload,
-            }));
+            return Err(Box::new(Failed::new(Status::Failed(Failure::Payload), payload)));
         }
         Ok(answer.map_or(0, |answer| {
             let len = payload.len().min(answer.len());
@@ -210,10 +214,19 @@ impl Node {
 
     /// A node that accepts payloads of so many bytes.
     pub(crate) fn accepting(side: usize, serves: bool, max_payload: u64) -> Self {
+        Self::with_limits(side, serves, max_payload, 100)
+    }
+
+    /// A node that gives answers of so many bytes.
+    pub(crate) fn answering(side: usize, serves: bool, max_answer: u64) -> Self {
+        Self::with_limits(side, serves, 10_000, max_answer)
+    }
+
+    fn with_limits(side: usize, serves: bool, max_payload: u64, max_answer: u64) -> Self {
         let limits = Limits {
             max_payload,
             max_image: 10_000,
-            max_answer: 100,
+            max_answer,
         };
         let server = ServerConfig {
             limits,
@@ -301,6 +314,7 @@ pub(crate) fn connect(pipe: &mut Pipe, nodes: [&mut Node; 2], serves: [bool; 2],
     for (here, node) in nodes.into_iter().enumerate() {
         let there = 1 - here;
         let peer = Peer {
+            max_answer: u64::MAX,
             limits: (serves[there] && invokes[here]).then_some(limits),
             invokes: invokes[there],
             node: None,

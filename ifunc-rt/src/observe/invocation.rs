@@ -41,6 +41,9 @@ pub(crate) fn run_observed(
             span.record("answer_bytes", answer);
         }
         Err(failed) => {
+            if let Some(answer) = &failed.answer {
+                span.record("answer_bytes", answer.bytes().len());
+            }
             if let Status::Failed(why) = failed.status {
                 span.record("failed", tracing::field::display(why));
             }

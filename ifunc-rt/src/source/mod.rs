@@ -128,7 +128,7 @@ impl Source {
     #[cfg(feature = "ucx")]
     pub unsafe fn over(worker: &Worker, ep: ucp_ep_h, options: SourceOptions) -> Result<Self, SourceError> {
         // SAFETY: the caller's promise.
-        let route = Route::Endpoint(unsafe { worker.over(ep) });
+        let route = Route::Endpoint(unsafe { worker.over(ep, &options) });
         Self::of(Connection::connect(route, options, None)?)
     }
 

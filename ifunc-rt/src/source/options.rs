@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ifunc_abi::hello::Hello;
+
 use crate::transport::{ConnectConfig, MAX_RING, PEER_TIMEOUT};
 
 /// Methods that set public fields.
@@ -99,6 +101,10 @@ pub struct SourceOptions {
     /// An answer that finds no room is dropped, and its call ends with [`Error::AnswersTooLarge`](crate::Error::AnswersTooLarge).
     /// Default 256 MiB.
     pub max_answers: usize,
+    /// Largest answer that the source takes, in bytes. The target's [limit](crate::TargetBuilder::max_answer) counts as well. An ifunc
+    /// whose answer is longer fails, unless it asks how much it may write (`ctx.max_answer()`, `ctx.answer_writer()`). Of a link that
+    /// a target [made or accepted](crate::Target::connect) as a node the target's limit counts. Default 256 MiB.
+    pub max_answer: usize,
     /// When the source sends invocations of [aggregated](super::Handle::aggregated) handles.
     pub aggregation: Aggregation,
 }
@@ -114,6 +120,7 @@ impl Default for SourceOptions {
             other_users: false,
             max_ring: MAX_RING,
             max_answers: 256 << 20,
+            max_answer: 256 << 20,
             aggregation: Aggregation::default(),
         }
     }
@@ -129,6 +136,7 @@ impl SourceOptions {
         other_users: bool,
         max_ring: usize,
         max_answers: usize,
+        max_answer: usize,
         aggregation: Aggregation,
     );
 
@@ -139,7 +147,12 @@ impl SourceOptions {
             peer_timeout: self.peer_timeout,
             other_users: self.other_users,
             max_ring: self.max_ring,
-            hello: crate::hello::invoking(),
+            hello: self.hello(),
         }
+    }
+
+    /// What the source states about itself.
+    pub(crate) fn hello(&self) -> Hello {
+        crate::hello::invoking(self.max_answer.min(self.max_answers))
     }
 }

@@ -8,6 +8,7 @@ use ifunc_exec::{ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, I
 use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::answers::LongAnswers;
 use super::argument::hash_of;
 use super::one_way::OneWay;
 use super::unfinished::Unfinished;
@@ -97,8 +98,10 @@ impl Bench {
             debug: DebugInfo::none(),
             library_folders: Vec::new,
             contain: ContainOptions::default(),
+            answers: None,
         };
         let unfinished = Unfinished::new(max_bytes, max_age);
+        let answers = LongAnswers::new(limits.max_answer, &unfinished);
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),
@@ -116,6 +119,7 @@ impl Bench {
                 membership: None,
                 travels,
                 unfinished,
+                answers,
                 doorbell: std::sync::Arc::new(doorbell),
                 on_escape: None,
             },

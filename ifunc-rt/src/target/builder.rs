@@ -111,7 +111,7 @@ impl Default for TargetBuilder {
         let limits = Limits {
             max_payload: 64 << 20,
             max_image: 16 << 20,
-            max_answer: 64 << 10,
+            max_answer: 64 << 20,
         };
         let mut listen = ListenConfig::with_hello(crate::hello::serving(limits));
         // Over a link to a peer that serves.
@@ -135,6 +135,7 @@ impl Default for TargetBuilder {
                 debug: DebugInfo::default(),
                 library_folders: search::folders,
                 contain: ContainOptions::default(),
+                answers: None,
             },
             copy_payloads: false,
             listen,
@@ -338,7 +339,10 @@ impl TargetBuilder {
         self
     }
 
-    /// Largest answer; at most the size of one frame of the transport. Default 64 KiB.
+    /// Largest answer. Default 64 MiB. A source may take less: [`SourceOptions::max_answer`](crate::SourceOptions::max_answer). An
+    /// answer of more than 64 KiB, or than a frame, is written to memory of the target's that counts among the
+    /// [unfinished bodies](Self::unfinished_bodies) until it is sent; one larger than a frame travels in fragments. An answer that another
+    /// node sends on has at most a quarter of the [outbox](Self::outbox).
     pub fn max_answer(mut self, bytes: usize) -> Self {
         self.listen.hello.limits.max_answer = bytes as u64;
         self
@@ -354,7 +358,8 @@ impl TargetBuilder {
     /// Default 256 MiB and 60 s. A payload or an image that is larger than a frame (half of the [ring](Self::ring)) travels in
     /// fragments, which the target keeps until the last one arrives. One that finds no memory left, or is not complete in that
     /// time, is dropped: its invocation, or all of its image, is [rejected](crate::Rejection::Quota), and the connection goes
-    /// on. Each target's bound holds for all sources together, before any policy is asked.
+    /// on. Long [answers](Self::max_answer) that were not sent yet count, too: an ifunc for whose answer there is no memory left fails, and
+    /// so does a call whose source takes nothing of its answer in that time. Each target's bound holds for all sources together, before any policy is asked.
     pub fn unfinished_bodies(mut self, bytes: usize, age: Duration) -> Self {
         self.unfinished = (bytes, age);
         self
@@ -469,7 +474,7 @@ impl TargetBuilder {
 
     /// Memory for the bodies of frames in flight, per connection and direction, a power of two of at least 64 KiB.
     /// Default: the value of the environment variable `IFUNC_RING` in bytes (65536: for tests), or 2 MiB for requests
-    /// and 1 MiB for answers. A body larger than half of it travels in fragments; an answer cannot.
+    /// and 1 MiB for answers. A body larger than half of it travels in fragments.
     pub fn ring(mut self, bytes: u32) -> Self {
         self.ring_bytes = Some(bytes);
         self
@@ -504,7 +509,8 @@ impl TargetBuilder {
         self
     }
 
-    /// Bytes of invocations for other nodes of the [group](crate::group) that were not sent yet. Default 16 MiB. While more than half of
+    /// Bytes of invocations for other nodes of the [group](crate::group) that were not sent yet. Default 16 MiB. An answer that goes to another
+    /// node may have a quarter of it. While more than half of
     /// it is used, sources whose ifuncs may travel wait; an invocation for which there is no room is told so
     /// ([`TravelError::Busy`](ifunc::TravelError::Busy)).
     pub fn outbox(mut self, bytes: usize) -> Self {

@@ -1,5 +1,6 @@
 //! The receiving side: installs what sources send and runs it on its own data.
 
+mod answers;
 mod argument;
 #[cfg(test)]
 pub(crate) mod bench;
@@ -26,7 +27,7 @@ use std::time::Duration;
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::Stats;
-use ifunc_exec::{ExecThread, Executor, Exports, HostSymbols, InProcess, SetupError};
+use ifunc_exec::{ExecThread, Executor, Exports, HostSymbols, InProcess, InProcessOptions, SetupError};
 use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
@@ -36,6 +37,7 @@ pub use serving::{ServeEnd, ServeError, Serving};
 
 pub(crate) use served::Bound;
 
+use answers::LongAnswers;
 use argument::{Argument, HostType};
 use escape::EscapeHook;
 use poll::Links;
@@ -101,8 +103,10 @@ struct Host {
     peers: Peers,
     /// The group that this target has joined.
     membership: Option<Membership>,
-    /// Bodies whose last fragment has not arrived.
+    /// Bodies whose last fragment has not arrived, and answers whose last fragment was not sent.
     unfinished: Arc<Unfinished>,
+    /// Limits of answers.
+    answers: Arc<LongAnswers>,
     /// Invocations that travel on.
     travels: Arc<Travels>,
     /// Wakes the threads that serve.
@@ -156,7 +160,13 @@ impl Target {
         listener: Box<dyn Listener>,
     ) -> Result<Self, TargetError> {
         let (address, timing) = (listener.address(), builder.timing);
-        let options = builder.executor;
+        let (max_bytes, max_age) = builder.unfinished;
+        let unfinished = Unfinished::new(max_bytes, max_age);
+        let answers = LongAnswers::new(builder.listen.hello.limits.max_answer, &unfinished);
+        let options = InProcessOptions {
+            answers: Some(answers.clone()),
+            ..builder.executor
+        };
         let doorbell =
             TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
         let travels = Travels::new(&builder.listen.hello, builder.outbox, Arc::clone(&doorbell.local));
@@ -175,8 +185,6 @@ impl Target {
         let mut entry = executor
             .thread()
             .map_err(TargetError::os("map a stack for injected code"))?;
-        let (max_bytes, max_age) = builder.unfinished;
-        let unfinished = Unfinished::new(max_bytes, max_age);
         entry.set_services(Some(travels.clone()));
         doorbell.serve_node(Arc::clone(&travels));
         Ok(Self {
@@ -194,6 +202,7 @@ impl Target {
                 peers: Peers::default(),
                 membership: None,
                 unfinished,
+                answers,
                 travels,
                 doorbell: Arc::new(doorbell),
                 on_escape: builder.on_escape,

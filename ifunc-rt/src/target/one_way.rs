@@ -35,6 +35,7 @@ impl OneWay {
         let peer = ifunc_proto::Peer {
             limits: None,
             invokes: true,
+            max_answer: link.hello.limits.max_answer,
             node: None,
         };
         with_link!(link, link => protocol.connect(link, peer));

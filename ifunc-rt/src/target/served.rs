@@ -21,6 +21,7 @@ use ifunc_proto::host::{
 use ifunc_proto::link::Body;
 
 use super::Host;
+use super::answers::TakenBySource;
 use super::argument::Argument;
 use super::quota::{Charge, CodeQuota};
 use super::unfinished::Held;
@@ -53,6 +54,8 @@ pub(super) struct State {
     held: Held,
     /// The code that it has installed.
     code: CodeQuota,
+    /// Its limit of answers, if that is less than the target's.
+    _answers: Option<TakenBySource>,
     /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
     pub(super) copies_payloads: bool,
     /// Whether the source may read the target's statistics.
@@ -68,7 +71,12 @@ impl State {
     pub(super) fn new(number: u64, link: &Link, host: &Host) -> Self {
         let source = SourceInfo::new(number, &link.peer);
         let node = host.hello.node.and(link.hello.node);
-        Self::of(source, node, &link.waiter.carried_by(), host)
+        let answers = host.answers.taken_by(number, link.hello.limits.max_answer);
+        let state = Self::of(source, node, &link.waiter.carried_by(), host);
+        Self {
+            _answers: answers,
+            ..state
+        }
     }
 
     /// Of what a node sends to itself.
@@ -106,6 +114,7 @@ impl State {
             taken_visit: None,
             held: Held::new(&host.unfinished),
             code: CodeQuota::new(host.code_per_connection),
+            _answers: None,
             copies_payloads,
             may_ask,
             pages: Pages::default(),
@@ -512,7 +521,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 Ok(len)
             }
             Err(failed) => {
-                self.failed(counted, size, &failed);
+                self.not_in_place(counted, size, &failed);
                 Err(failed)
             }
         }
@@ -570,14 +579,22 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         counters.executed_together(executed, run.len, answered);
         if let Some(failed) = &failed {
             counters.batched();
-            self.failed(counted, run.len, failed);
+            self.not_in_place(counted, run.len, failed);
         }
         RunEnd { executed, failed }
     }
 
-    /// Counts and logs an invocation that has no answer, and calls the host's hook if it ended early.
+    /// Counts an invocation that has no answer in the memory that it was lent.
     #[cold]
     #[inline(never)]
+    fn not_in_place(&self, counted: &Counted, size: usize, failed: &Failed) {
+        match &failed.answer {
+            Some(answer) => counted.counters.executed(size, answer.bytes().len()),
+            None => self.failed(counted, size, failed),
+        }
+    }
+
+    /// Counts and logs an invocation that has no answer, and calls the host's hook if it ended early.
     fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {
         let (state, ifunc) = (&*self.state, &*counted.entry.name);
         counted.counters.failed(size);

@@ -1,5 +1,5 @@
-//! Bodies in fragments whose last one has not arrived: one budget for those of all connections, and the age at which one is
-//! dropped. A source may begin a body before the target asks any policy, so these bounds hold for every source alike.
+//! Bodies in fragments whose last one has not arrived, and answers whose last fragment was not sent: one budget for those of all
+//! connections, and the age at which one is dropped. A source may begin a body before the target asks any policy, so these bounds hold for every source alike.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,10 +42,30 @@ impl Unfinished {
         Refusal::new(
             Rejection::Quota,
             format!(
-                "a body in fragments was not complete after {:?}; help: `Target::builder().unfinished_bodies(..)` on the target",
+                "a body in fragments was not complete after {:?}, or an answer in fragments was not taken; help: `Target::builder().unfinished_bodies(..)` on the target",
                 self.max_age
             ),
         )
+    }
+
+    /// Counts `bytes` more of an answer.
+    ///
+    /// # Errors
+    /// There would be too many.
+    pub(super) fn hold_answer(&self, bytes: usize) -> Result<(), String> {
+        let set = |all: usize| all.checked_add(bytes).filter(|all| *all <= self.max_bytes);
+        let result = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
+        result.map(drop).map_err(|held| {
+            let max = self.max_bytes;
+            format!(
+                "an answer needs {bytes} bytes more, and unfinished bodies and unsent answers hold {held} of {max}; help: try again, or `Target::builder().unfinished_bodies(..)` on the target"
+            )
+        })
+    }
+
+    /// Does not count `bytes` of an answer any longer.
+    pub(super) fn release_answer(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     #[cold]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ifunc_abi::travel::TravelHead;
 use ifunc_exec::services::now;
+use ifunc_proto::ANSWER_ROOM;
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{Failed, Invocation, Refusal, ReplyTo};
 use ifunc_proto::link::Body;
@@ -61,15 +62,25 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             self.run(counted, invocation, answer.as_deref_mut())
         });
         let mut answered = 0;
-        let outcome = outcome.map(|len| {
-            answered = len;
-            // Without a byte it says nothing beside what was forwarded.
-            let is_answer = !visit.is_forwarded() || len > 0;
-            let answer = answer.as_deref().filter(|_| is_answer)?;
-            answer.get(..len)
-        });
+        let mut long = None;
+        let outcome = match outcome {
+            Ok(len) => {
+                answered = len;
+                // Without a byte it says nothing beside what was forwarded.
+                let is_answer = !visit.is_forwarded() || len > 0;
+                let answer = answer.as_deref().filter(|_| is_answer);
+                Ok(answer.and_then(|answer| answer.get(..len)))
+            }
+            Err(mut failed) => match failed.answer.take() {
+                Some(answer) => Ok(Some(long.insert(answer).bytes())),
+                None => Err(failed),
+            },
+        };
         let ended = travels.with(|node| node.end(visit, outcome, now()));
-        ended_here(ended, answered)
+        match (ended_here(ended, answered), long) {
+            (Ok(Some(_)), Some(answer)) => Err(Box::new(Failed::answered(answer))),
+            (ended, _) => ended,
+        }
     }
 
     /// An invocation cannot run. Returns the failure if the peer receives it over this link.
@@ -111,7 +122,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             Some(_) => head
                 .reply_to
                 .is_some()
-                .then(|| limit.min(head.max_answer.get() as usize)),
+                .then(|| limit.min(head.max_answer.get() as usize).min(ANSWER_ROOM)),
             None => reply_to.max_answer(),
         };
         answer.resize(max_answer.unwrap_or(0));
@@ -150,7 +161,7 @@ impl State {
                 connection: self.source.connection,
                 token: reply_to.token(),
                 origin: reply_to.max_answer().map(|_| self.origin(reply_to.clone())),
-                max_answer: reply_to.max_answer().unwrap_or(0),
+                max_answer: reply_to.longest_answer(),
             },
         }
     }
@@ -183,10 +194,11 @@ pub(super) fn deliver<L: ifunc_proto::link::Link>(
                 failpoint!("node.relay");
                 match node {
                     None => {
-                        let outcome = match &outcome {
-                            Ok(answer) => Ok(&answer[..]),
-                            Err(failed) => Err(failed.clone()),
+                        let (answer, failed) = match outcome {
+                            Ok(answer) => (answer, None),
+                            Err(failed) => (Vec::new(), Some(failed)),
                         };
+                        let outcome = failed.map_or(Ok(&answer[..]), Err);
                         protocol.answer(link, &mut counts, &origin.reply_to, outcome);
                     }
                     Some(node) => {

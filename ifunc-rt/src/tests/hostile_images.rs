@@ -92,6 +92,7 @@ fn new_executor() -> InProcess {
         debug: DebugInfo::default(),
         library_folders: Vec::new,
         contain: ifunc_exec::ContainOptions::default(),
+        answers: None,
     };
     InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(Unobserved)).unwrap()
 }

@@ -120,9 +120,9 @@ fn a_ring_that_is_too_large_is_not_mapped() {
 
 #[test]
 fn answers_that_no_caller_takes_are_bounded() {
-    const LEN: u64 = 200_000;
+    const LEN: u64 = 50_000;
     let address = unique("shm");
-    let target = Running::start(&address, accepting().max_answer(1 << 18));
+    let target = Running::start(&address, accepting());
     let options = SourceOptions::default().max_answers(5 * LEN as usize);
     let bounded = Source::connect_with(&address, options).unwrap();
     let fills = bounded.load_bytes(&images::fills().encode().unwrap()).unwrap();

@@ -130,7 +130,7 @@ impl Default for ConnectConfig {
             peer_timeout: PEER_TIMEOUT,
             other_users: false,
             max_ring: MAX_RING,
-            hello: crate::hello::invoking(),
+            hello: crate::hello::invoking(usize::MAX),
         }
     }
 }

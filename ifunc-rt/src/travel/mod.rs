@@ -115,7 +115,7 @@ impl Travels {
             seed: RandomState::new().hash_one(hello.epoch),
             outbox_bytes,
             max_payload: limit(hello.limits.max_payload),
-            max_answer: limit(hello.limits.max_answer),
+            max_answer: limit(hello.limits.max_answer).min(outbox_bytes / 4),
             ..NodeConfig::default()
         };
         Arc::new(Self {

@@ -60,6 +60,10 @@ mod owned {
     impl Answer<Raw> for Vec<u8> {
         const TEXT: Text = super::BYTES;
 
+        fn encoded_len(&self) -> Option<usize> {
+            Some(self.len())
+        }
+
         fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
             copy(self, out)
         }
@@ -71,6 +75,10 @@ mod owned {
 
     impl Answer<Raw> for String {
         const TEXT: Text = super::STR;
+
+        fn encoded_len(&self) -> Option<usize> {
+            Some(self.len())
+        }
 
         fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
             copy(self.as_bytes(), out)

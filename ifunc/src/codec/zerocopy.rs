@@ -54,6 +54,11 @@ impl<'a, T: Portable + ?Sized> Payload<'a, InPlace> for &'a T {
 
 impl<T: Portable> Answer<Zerocopy> for T {
     const TEXT: Text = <T as Layout>::TEXT;
+    const IS_SHORT: bool = size_of::<T>() <= 1024;
+
+    fn encoded_len(&self) -> Option<usize> {
+        Some(size_of::<T>())
+    }
 
     #[inline]
     fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {

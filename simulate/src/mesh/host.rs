@@ -92,7 +92,7 @@ impl<const TAKES: bool> MeshHost<'_, TAKES> {
                     link: self.link,
                     reply_to: reply_to.clone(),
                 }),
-                max_answer: reply_to.max_answer().unwrap_or(0),
+                max_answer: reply_to.longest_answer(),
             },
         }
     }
@@ -154,11 +154,14 @@ impl<const TAKES: bool> MeshHost<'_, TAKES> {
     }
 }
 
-/// Writes an answer to the memory for it.
+/// Writes an answer to the memory for it, or leaves it where it is.
 fn write(answered: Result<Vec<u8>, Box<Failed>>, memory: Option<&mut [u8]>) -> Result<usize, Box<Failed>> {
     let answer = answered?;
     if let Some(memory) = memory {
-        memory[..answer.len()].copy_from_slice(&answer);
+        let Some(memory) = memory.get_mut(..answer.len()) else {
+            return Err(Box::new(Failed::answered(Box::new(answer))));
+        };
+        memory.copy_from_slice(&answer);
     }
     Ok(answer.len())
 }

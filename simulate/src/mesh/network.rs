@@ -118,6 +118,7 @@ impl Mesh {
         let hello = PeerHello {
             limits: limits.filter(|_| is_duplex || is_source),
             invokes: is_duplex || !is_source,
+            max_answer: u64::MAX,
             node: match peer {
                 Peer::Node(number) => Some(number as u32),
                 Peer::Source(_) | Peer::Target => None,

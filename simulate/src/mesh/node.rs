@@ -58,7 +58,7 @@ impl Mesh {
         let mut stage = self.stage(at);
         let answer = stage.run_plain(taken.image, &taken.payload, max);
         let (mut host, connection, mut end) = self.parts::<true>(at, port);
-        let answer = answer.as_deref().map_err(Clone::clone);
+        let answer = answer.as_deref().map_err(|failed| failed_alike(failed));
         connection.answer(&mut end, &mut host, &taken.reply_to, answer);
         true
     }
@@ -186,7 +186,7 @@ impl Mesh {
         let (mut host, connection, mut end) = self.parts::<false>(at, port);
         let reply_to = &origin.reply_to;
         if node == at {
-            let answer = outcome.as_deref().map_err(Clone::clone);
+            let answer = outcome.as_deref().map_err(|failed| failed_alike(failed));
             connection.answer(&mut end, &mut host, reply_to, answer);
         } else {
             let answer = outcome.as_deref().map_err(|failed| &**failed);
@@ -268,4 +268,9 @@ impl Mesh {
         };
         (host, &mut port.connection, LinkEnd::new(channels, port.side))
     }
+}
+
+/// A copy of a failure.
+fn failed_alike(failed: &Failed) -> Box<Failed> {
+    Box::new(Failed::new(failed.status, failed.detail.clone()))
 }

@@ -264,5 +264,6 @@ fn failure(status: Status) -> Box<Failed> {
     Box::new(Failed {
         status,
         detail: b"why".to_vec(),
+        answer: None,
     })
 }

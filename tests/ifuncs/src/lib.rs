@@ -10,6 +10,7 @@ use alloc::string::String;
 use ifunc::prelude::*;
 use serde::{Deserialize, Serialize};
 
+pub mod answers;
 pub mod faults;
 pub mod opaque;
 pub mod remote_exports;

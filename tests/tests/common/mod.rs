@@ -22,7 +22,7 @@ mod transport;
 #[path = "../../../ifunc-build/tests/common/warm.rs"]
 mod warm;
 
-pub use transport::{Transport, largest_answer, over_there, unique, unique_shm, unique_within};
+pub use transport::{Transport, over_there, unique, unique_shm, unique_within};
 
 /// Longer than anything here takes on a machine that is busy with something else.
 pub const TIMEOUT: Duration = Duration::from_secs(60);

@@ -116,12 +116,3 @@ pub fn over_there(program: impl AsRef<std::ffi::OsStr>) -> Command {
         }
     }
 }
-
-/// The largest answer that a target of these tests gives: half of the memory for bodies, where the environment makes that
-/// small.
-pub fn largest_answer() -> usize {
-    let ring = std::env::var("IFUNC_RING")
-        .ok()
-        .map(|bytes| bytes.parse::<usize>().unwrap());
-    ring.map_or(64 << 10, |ring| (ring / 2).min(64 << 10))
-}

@@ -308,6 +308,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            self.spill();\n",
     ),
     mutant(
+        "parts of a long answer are sent twice",
+        "long.rs",
+        "            *sent += len;\n",
+        "            *sent += len / 2;\n",
+    ),
+    mutant(
+        "a long answer is sent as if it were whole",
+        "long.rs",
+        "                let flags = if *sent > 0 {",
+        "                let flags = if *sent > bytes.len() {",
+    ),
+    mutant(
+        "other replies come between the parts of an answer",
+        "replies.rs",
+        "if self.sending.is_some() && !self.send_long(tx)? {",
+        "if self.sending.is_some() && !self.send_long(tx)? && self.outbox.is_empty() {",
+    ),
+    mutant(
+        "the parts of an answer count for the next one",
+        "calls.rs",
+        "is_none_or(|partly| !partly.is_of(token, len))",
+        "is_none()",
+    ),
+    mutant(
         "a large completion is sent twice",
         "gathered.rs",
         "        if self.complete.pop_front().is_none() {",
@@ -329,7 +353,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "an invocation that was taken is answered at once, too",
         "server.rs",
         "            Self::Taken => Ok(None),",
-        "            Self::Taken => Ok(Some(Box::new(Failed { status: ifunc_abi::status::Status::Executed, detail: Vec::new() }))),",
+        "            Self::Taken => Ok(Some(Box::new(Failed::new(ifunc_abi::status::Status::Executed, Vec::new())))),",
     ),
     mutant(
         "node: a message that was sent still counts in the outbox",

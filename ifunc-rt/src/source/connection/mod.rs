@@ -154,6 +154,7 @@ impl Connection {
         let peer = Peer {
             limits: Some(link.hello.limits),
             invokes: self.service.is_some() && link.hello.roles.contains(Roles::INVOKES),
+            max_answer: link.hello.limits.max_answer,
             node: self.own_node().and(link.hello.node),
         };
         with_link!(link, link => self.protocol.connect(link, peer));

@@ -44,7 +44,7 @@ impl<M: Mode> Application<M> {
 
 fn over(engine: &Arc<Engine>, endpoint: &Endpoint) -> Over {
     // SAFETY: of its worker; the tests drop it after what goes over it.
-    unsafe { engine.over(endpoint.as_raw(), crate::hello::invoking()) }
+    unsafe { engine.over(endpoint.as_raw(), crate::hello::invoking(usize::MAX)) }
 }
 
 /// A connection between two workers of this thread.

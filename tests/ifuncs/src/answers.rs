@@ -1,0 +1,52 @@
+//! Answers of any size.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use ifunc::prelude::*;
+
+use crate::State;
+
+/// A kibibyte of a long answer: the number of the kibibyte in every word.
+fn kibibyte(number: usize) -> [u8; 1024] {
+    let mut bytes = [0; 1024];
+    for word in bytes.chunks_exact_mut(8) {
+        word.copy_from_slice(&(number as u64).to_le_bytes());
+    }
+    bytes
+}
+
+/// Writes so many bytes as it makes them, or as many as it may; then no byte more.
+#[ifunc]
+pub fn t_write(len: u64, _state: &State, ctx: &mut Context) {
+    let mut answer = ctx.answer_writer();
+    let mut left = (len as usize).min(answer.remaining());
+    let mut number = 0;
+    while left > 0 {
+        let part = left.min(1024);
+        answer.write(&kibibyte(number)[..part]).expect("it fits");
+        left -= part;
+        number += 1;
+    }
+    if len as usize > answer.len() {
+        assert!(answer.write(b"x").is_err(), "it is full");
+    }
+}
+
+/// The same, whose size is known before it is made.
+#[ifunc(codec = raw)]
+pub fn t_fill(len: &[u8], _state: &State) -> Vec<u8> {
+    let len = usize::try_from(u64::from_le_bytes(len.try_into().unwrap_or_default())).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(len + 1024);
+    for number in 0..len.div_ceil(1024) {
+        bytes.extend_from_slice(&kibibyte(number));
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Answers a list by postcard, which finds out how long it is while it writes.
+#[ifunc(codec = postcard)]
+pub fn t_words(count: u32, _state: &State) -> Vec<String> {
+    (0..count).map(|n| alloc::format!("word {n}")).collect()
+}
