@@ -1,16 +1,16 @@
 //! The frame: a message with its code, complete in itself.
 //!
 //! ```text
-//! ┌──────┬─────────┬───────┬─────┬─────────┐
-//! │ head │ payload │ image │ pad │ trailer │
-//! └──────┴─────────┴───────┴─────┴─────────┘
+//! ┌──────┬─────────┬─────┬───────┬─────────┐
+//! │ head │ payload │ pad │ image │ trailer │
+//! └──────┴─────────┴─────┴───────┴─────────┘
 //! head     0 mark · 4 check of the bytes from 8 on · 8 length of the frame · 12 of the payload · 16 of the image · 20 offset of the
 //!          payload: u16 · 22 index of the entry: u16 · 24 sum of the image: u64; 32 bytes
-//! trailer  sum of the head and the payload: u64 · the same, with `END`
+//! trailer  sum of everything before the image: u64 · the same, with `END`
 //! ```
 //!
-//! Image and trailer begin at multiples of 8. All numbers are little-endian. What travels beside payload and image is 48 bytes, and as
-//! much as alignment takes.
+//! The trailer begins at a multiple of 8, and the image right before it. All numbers are little-endian. What travels beside payload and image
+//! is 48 bytes, and as much as alignment takes.
 //!
 //! A put may write a frame in any order. A frame is whole when its head and its trailer are consistent in themselves, and
 //! the sums are those of what lies between them. Older messages and whatever programs fill idle buffers with are no frame: the
@@ -66,12 +66,12 @@ impl Layout {
 
     /// Offset of the image.
     pub(crate) fn image_at(&self) -> usize {
-        (self.payload_at + self.payload_len).next_multiple_of(8)
+        self.trailer_at() - self.image_len
     }
 
     /// Offset of the trailer.
     pub(crate) fn trailer_at(&self) -> usize {
-        (self.image_at() + self.image_len).next_multiple_of(8)
+        (self.payload_at + self.payload_len + self.image_len).next_multiple_of(8)
     }
 
     /// Length of the frame.
@@ -154,11 +154,11 @@ impl Head {
         })
     }
 
-    /// The sum of a frame with this head and the payload that lies in `slot` now.
+    /// The sum of a frame with this head and what lies in `slot` now.
     pub(crate) fn sum(&self, slot: Slot) -> u64 {
         let mut sum = Sum::new();
         sum.add(&self.bytes);
-        slot.add_to(&mut sum, self.layout.payload_at, self.layout.payload_len);
+        slot.add_to(&mut sum, HEAD, self.layout.image_at() - HEAD);
         sum.finish()
     }
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn lengths_are_bounded() {
         assert_eq!(Layout::new(0, 16, 1).unwrap().len(), 32 + 8 + 16);
-        assert_eq!(Layout::new(1, 64, 7).unwrap().len(), 64 + 8 + 8 + 16);
+        assert_eq!(Layout::new(1, 64, 7).unwrap().len(), 64 + 8 + 16);
         assert_eq!(Layout::new(512, 16, 400).unwrap().len(), 512 + 400 + 48);
         assert_eq!(Layout::new(usize::MAX, 16, 1), None);
         assert_eq!(Layout::new(u32::MAX as usize, 16, 1), None);

@@ -34,7 +34,7 @@
 //! | executable buffers | the whole buffer was writable and executable | frames never run where they lie: the first copy of the code is validated, relocated, and written into memory that is not writable |
 //! | a half-written frame | the poll waited for its last byte, in a loop without end | `UCS_ERR_NO_MESSAGE` until it is whole |
 //! | the order in which a put arrives | its last byte last, as few NICs promise | a sum of all of it: in any order |
-//! | a slot that is sent to before it is free | both messages mixed | the sum differs: `UCS_ERR_CANCELED` |
+//! | a slot that is sent to before it is free | both messages mixed | the sum differs: `UCS_ERR_NO_MESSAGE`, and `UCS_ERR_CANCELED` after a second |
 //! | what idle buffers hold | the marks were single bytes | a mark and a check of 8 bytes together, which no byte that programs fill with makes |
 //! | lengths in a frame | trusted | compared with the buffer before anything else is read |
 //! | a handle that was given back | an address of freed memory | never another handle; `UCS_ERR_NO_ELEM` |
@@ -57,6 +57,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod c;
+mod doubt;
 mod frame;
 mod images;
 mod message;

@@ -105,8 +105,6 @@ pub(crate) unsafe fn create(
     let end = layout.payload_at + layout.payload_len;
     slot.write(end, &[0; 8][..layout.image_at() - end]);
     slot.write(layout.image_at(), image);
-    let end = layout.image_at() + layout.image_len;
-    slot.write(end, &[0; 8][..layout.trailer_at() - end]);
     head.seal(slot);
     Ok((frame, layout.len()))
 }

@@ -2,14 +2,13 @@
 
 use std::alloc::Layout;
 use std::ffi::c_void;
-use std::hint::spin_loop;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 use ifunc_exec::InstalledEntry;
 
+use crate::doubt;
 use crate::frame::{self, Head, Seen};
 use crate::images::{self, Code, Known, NoCode};
 use crate::report;
@@ -29,10 +28,6 @@ pub(crate) enum Polled {
     /// There is a message, and nothing to run it with now.
     NoResource,
 }
-
-/// For how long the sums of a frame whose head and trailer are there may be wrong: so long some of what lies between them may be under
-/// way, where a network does not write in order.
-const LEAST_PATIENCE: Duration = Duration::from_micros(200);
 
 /// Runs the message in a slot, if there is one.
 ///
@@ -87,7 +82,7 @@ unsafe fn arrived(slot: Slot, head: &Head, target_args: *mut c_void) -> Polled {
                     "a message was refused: {}: {}",
                     refusal.reason, refusal.detail
                 ));
-                head.take(slot);
+                take(slot, head);
                 return match refusal.reason {
                     Rejection::Architecture | Rejection::CpuFeature | Rejection::AbiVersion => {
                         Polled::Unsupported
@@ -102,29 +97,31 @@ unsafe fn arrived(slot: Slot, head: &Head, target_args: *mut c_void) -> Polled {
 }
 
 /// The code of a frame that has arrived whole.
+#[inline]
 fn whole(slot: Slot, head: &Head) -> Result<Code, Polled> {
-    let mut deadline = None;
-    loop {
-        let Some(sum) = head.trailer(slot) else {
-            return Err(Polled::Nothing);
-        };
-        if sum == head.sum(slot) {
-            match images::find(slot, head) {
-                Ok(code) => return Ok(code),
-                Err(NoCode::Differs) => {}
-                Err(NoCode::NoMemory) => return Err(Polled::NoResource),
-            }
+    let Some(sum) = head.trailer(slot) else {
+        return Err(Polled::Nothing);
+    };
+    if sum == head.sum(slot) {
+        match images::find(slot, head) {
+            Ok(code) => return Ok(code),
+            Err(NoCode::Differs) => {}
+            Err(NoCode::NoMemory) => return Err(Polled::NoResource),
         }
-        // A nanosecond per byte is slower than any network that writes into memory.
-        let patience = || LEAST_PATIENCE + Duration::from_nanos(head.layout.len() as u64);
-        let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience());
-        if Instant::now() >= deadline {
-            report::refused(format_args!("a message was refused: it was changed on its way"));
-            head.take(slot);
-            return Err(Polled::Canceled);
-        }
-        (0..16).for_each(|_| spin_loop());
     }
+    if !doubt::is_too_old(slot, head) {
+        return Err(Polled::Nothing);
+    }
+    report::refused(format_args!("a message was refused: it was changed on its way"));
+    take(slot, head);
+    Err(Polled::Canceled)
+}
+
+/// Takes a frame out of its slot.
+#[inline]
+fn take(slot: Slot, head: &Head) {
+    doubt::forget(slot);
+    head.take(slot);
 }
 
 /// Takes a frame out of its slot and runs it.
@@ -138,7 +135,7 @@ unsafe fn run(slot: Slot, head: &Head, known: &Arc<Known>, target_args: *mut c_v
             "a message was refused: its code has no entry {}",
             head.entry
         ));
-        head.take(slot);
+        take(slot, head);
         return Polled::Canceled;
     };
     let (payload, len) = (slot.address(head.layout.payload_at), head.layout.payload_len);
@@ -155,7 +152,7 @@ unsafe fn run(slot: Slot, head: &Head, known: &Arc<Known>, target_args: *mut c_v
         }
     };
     // First: what runs may cause the next message to be put here.
-    head.take(slot);
+    take(slot, head);
     // SAFETY: the caller's promise; the payload is in the slot, or a copy of this function's, and aligned.
     match unsafe { images::run(entry, payload, len, target_args) } {
         Ok(()) => Polled::Ran,

@@ -143,7 +143,7 @@ fn code_in_memory_is_a_library_or_an_image() {
     let library = libraries.bytes("tally");
     let whole = context.frame("tally", &[1, 2]);
     let image_len = u32::from_le_bytes(whole[16..20].try_into().unwrap()) as usize;
-    let image = whole[40..][..image_len].to_vec();
+    let image = whole[whole.len() - 16 - image_len..][..image_len].to_vec();
     let register = |context: &Context, codes: &[(&str, &[u8])], deps: &[&str]| {
         let name = CString::new("tally").unwrap();
         let triples: Vec<CString> = codes

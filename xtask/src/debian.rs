@@ -11,6 +11,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("cc", "gcc"),
     // The linker's tests link the output of both compilers.
     ("clang", "clang"),
+    ("g++", "g++"),
+    ("valgrind", "valgrind"),
     // The tests of debugging inspect injected code.
     ("gdb", "gdb"),
     ("perf", "linux-perf"),

@@ -10,6 +10,7 @@ mod child;
 mod corpus;
 mod counts;
 mod debian;
+mod dropin;
 mod examples;
 mod faults;
 mod instructions;
@@ -90,6 +91,9 @@ cargo xtask COMMAND
             count the instructions of a message of 8 bytes over shm, and compare them with their budget
   ucx-bindings [--check]
             generate (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
+  install-ucp-ifunc --prefix DIR [--debug]
+            build the UCX ifunc interface of the systems before this one, and install libucp_ifunc.so and .a, and the headers of its
+            three variants, below DIR; --debug: the library as tests are built
   help      this text
 ";
 
@@ -107,6 +111,7 @@ fn main() -> ExitCode {
         Some(("chase", options)) => return chase::command(options),
         Some(("bench", options)) => return bench::command(options),
         Some(("man", options)) => return man::command(options),
+        Some(("install-ucp-ifunc", options)) => return dropin::command(options),
         _ => {}
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {

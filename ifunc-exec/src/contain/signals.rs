@@ -79,8 +79,19 @@ fn install_one(signal: c_int, handler: Handler) -> io::Result<()> {
     // For a signal that comes before the next line but one: another thread may be installing a handler, too.
     publish(signal, Box::new(seen));
     let replaced = exchange(signal, &raw const action)?;
-    publish(signal, Box::new(replaced));
+    // Of another thread's, in between.
+    if !are_equal(&seen, &replaced) {
+        publish(signal, Box::new(replaced));
+    }
     Ok(())
+}
+
+/// Whether a handler would be called in the same way.
+fn are_equal(a: &sigaction, b: &sigaction) -> bool {
+    // SAFETY: both masks are signal sets that the kernel wrote.
+    let mut masks =
+        (1..64).map(|n| unsafe { (libc::sigismember(&a.sa_mask, n), libc::sigismember(&b.sa_mask, n)) });
+    (a.sa_sigaction, a.sa_flags) == (b.sa_sigaction, b.sa_flags) && masks.all(|(a, b)| a == b)
 }
 
 /// Makes an action the one that our handler replaced. The one before is not freed: a handler may be reading it.

@@ -1,6 +1,11 @@
 //! C files of these tests, built into a folder of their own, and the interface as a C program calls it.
 
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "every test binary uses a part of it"
+)]
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};

@@ -104,8 +104,9 @@ static inline void ucp_ifunc_config_release(ucp_config_t *config)
  * Runs the message in `buffer`, if there is a whole one, with `target_args` as the third argument of its NAME_main, and returns
  *   UCS_OK                 it was run, and the buffer is free for the next message;
  *   UCS_ERR_NO_MESSAGE     there is none, or it has not arrived whole; nothing was changed;
- *   UCS_ERR_CANCELED       it was not run, or did not run to its end: it is longer than the buffer, was changed on its way, holds no code
- *                          that this process can run, or it panicked. A line on the standard error has the reason. The buffer is free;
+ *   UCS_ERR_CANCELED       it was not run, or did not run to its end: it is longer than the buffer, holds no code that this process can run,
+ *                          panicked, or its sums have been wrong for a second. A line on the standard error has the reason. The buffer is
+ *                          free;
  *   UCS_ERR_NO_RESOURCE    too many invocations are inside of one another; nothing was changed;
  *   UCS_ERR_INVALID_PARAM  a null pointer.
  * No byte outside of the buffer is read or written. The buffer may hold anything while it is idle. The message is taken out of the
