@@ -128,6 +128,16 @@ impl<H: Handler, M: Mode> Worker<H, M> {
     }
 }
 
+impl RemoteMemory {
+    /// The key, and the address of the first byte, for UCX's own functions. The key is of this memory's endpoint and lives as long
+    /// as this value.
+    #[must_use]
+    #[inline]
+    pub fn as_raw(&self) -> (ucx_sys::ucp_rkey_h, u64) {
+        (self.key.0, self.address)
+    }
+}
+
 impl Memory {
     /// Where it begins: at a multiple of 64.
     #[must_use]

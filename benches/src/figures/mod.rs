@@ -2,6 +2,7 @@
 
 mod calls;
 mod code_every_frame;
+mod dropin;
 mod first_arrival;
 mod floors;
 mod host_call;
@@ -39,6 +40,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     irregular::READS,
     perftest::FIGURE,
     code_every_frame::FIGURE,
+    dropin::FIGURE,
     first_arrival::FIGURE,
     host_call::FIGURE,
     instructions::FIGURE,

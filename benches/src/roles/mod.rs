@@ -15,6 +15,7 @@ use anyhow::{Result, bail};
 
 pub(crate) use calls::Calls;
 pub(crate) use crowd::{Order, Received, Sent, now};
+pub(crate) use ucx::dropin;
 
 use crate::program::Starter;
 
@@ -37,6 +38,7 @@ const ROLES: &[(&str, Role)] = &[
     ("host-call", code::host_call::out_of_an_ifunc),
     ("got-call", code::host_call::through_a_got),
     ("ucx-put", ucx::put::run),
+    ("drop-in", ucx::dropin::run),
     ("calls-source", calls::ifunc::source),
     ("calls-target", served::run),
     ("calls-ucx-source", calls::ucx::source),

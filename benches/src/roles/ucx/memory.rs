@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use ucx::{Endpoint, Operation, Operations, RemoteMemory, Started};
+use ucx_sys::{ucp_ep_h, ucp_rkey_h};
 
 use super::{Nothing, Worker, bytes, hexadecimal};
 
@@ -65,6 +66,13 @@ impl Remote {
 
     pub(in crate::roles) fn carried_by(&self, worker: &Worker<Nothing>) -> String {
         worker.carried_by(&self.endpoint)
+    }
+
+    /// The endpoint, an address, and the key, for UCX's own functions.
+    #[inline]
+    pub(super) fn raw(&self, offset: usize) -> (ucp_ep_h, u64, ucp_rkey_h) {
+        let (key, address) = self.memory.as_raw();
+        (self.endpoint.as_raw(), address + offset as u64, key)
     }
 
     fn at(&self, offset: usize) -> ucx::Remote<'_> {

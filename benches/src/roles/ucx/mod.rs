@@ -2,6 +2,7 @@
 //! callback. Everything that is not said here is UCX's default, or what the environment says (`UCX_TLS`, …).
 
 pub(super) mod am;
+pub(crate) mod dropin;
 pub(super) mod memory;
 pub(super) mod put;
 
