@@ -76,10 +76,14 @@ impl Backoff {
         if let Some(waited) = self.timed_out_at(now) {
             return Next::TimedOut(waited);
         }
-        if now - *self.idle_since.get_or_insert(now) < self.spin {
+        let idle = now - *self.idle_since.get_or_insert(now);
+        if idle < self.spin {
             self.polls = 0;
-            // Where more threads poll than there are processors, the one that could answer runs now, not a time slice later.
-            thread::yield_now();
+            // Where more threads poll than there are processors, the one that could answer runs now, not a time slice later. What
+            // comes at once, as answers do, is not kept waiting.
+            if idle > self.spin / 4 {
+                thread::yield_now();
+            }
             return Next::Poll;
         }
         Next::Park

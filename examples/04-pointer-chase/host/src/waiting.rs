@@ -62,8 +62,11 @@ impl Waiting {
             }
             self.polls = 0;
             let now = Instant::now();
-            if now - *self.idle_since.get_or_insert(now) < self.spin {
-                thread::yield_now();
+            let idle = now - *self.idle_since.get_or_insert(now);
+            if idle < self.spin {
+                if idle > self.spin / 4 {
+                    thread::yield_now();
+                }
                 continue;
             }
             self.idle_since = None;
