@@ -55,9 +55,10 @@ pub struct Visit<I, O> {
     max_answer: u32,
     stream_next: u32,
     stream_window: u32,
-    /// What it sent, and for which node.
+    /// What it sent and forwarded, and for which node.
     sent: Vec<(u32, Message<I>)>,
-    forwarded: Option<Box<(u32, Message<I>)>>,
+    /// Which of these was forwarded.
+    forwarded: Option<usize>,
     partials: Vec<Vec<u8>>,
 }
 
@@ -280,7 +281,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         }
         self.may_post(visit, to, payload.len())?;
         let message = self.message(visit, image, payload);
-        visit.forwarded = Some(Box::new((to, message)));
+        visit.forwarded = Some(visit.sent.len());
+        visit.sent.push((to, message));
         Ok(())
     }
 
@@ -316,7 +318,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return Err(TravelError::TooLarge);
         }
         let size = size_of(payload);
-        let needs_scope = visit.scope.is_some() && visit.weight < visit.sent.len() as u64 + 3;
+        let sent = visit.sent.len() - usize::from(visit.is_forwarded());
+        let needs_scope = visit.scope.is_some() && visit.weight < sent as u64 + 3;
         if self.bytes.saturating_add(size) > self.config.outbox_bytes
             || needs_scope && self.scopes.len() >= self.config.max_scopes
         {
@@ -390,7 +393,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if outcome.is_err()
             && let Some(dropped) = forwarded.take()
         {
-            self.bytes -= dropped.1.size();
+            self.bytes -= sent.remove(dropped).1.size();
         }
         let next = if stream_next == NOT_STREAMED {
             NOT_STREAMED
@@ -407,13 +410,15 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             None => report.executed = 1,
             Some((status, detail)) => report.fail(self.me(), status, detail),
         }
+        let mut forwarded = forwarded.map(|index| &mut sent[index].1);
+        let has_forwarded = forwarded.is_some();
         let ended = match (&mut forwarded, answers) {
             (_, Answers::Nowhere) => match outcome {
                 Err(failed) if is_from_source && !scope.is_some() => Ended::Here {
                     origin: None,
                     failed: Some(failed),
                 },
-                _ if is_from_source && forwarded.is_none() => Ended::Here {
+                _ if is_from_source && !has_forwarded => Ended::Here {
                     origin: None,
                     failed: None,
                 },
@@ -430,8 +435,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 let window = stream_window - partials.len() as u32;
                 self.partial_events(&origin, stream_next, partials);
                 let slot = Slot::new(origin, connection, token, max_answer, deadline, self.lost_count);
-                forwarded.1.head.reply_to = self.open_slot(slot, next, window);
-                set_stream(&mut forwarded.1.head, next, window);
+                forwarded.head.reply_to = self.open_slot(slot, next, window);
+                set_stream(&mut forwarded.head, next, window);
                 if self.cancelled.contains(&(connection, token)) {
                     self.cancel(connection, token);
                 }
@@ -440,8 +445,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             (Some(forwarded), Answers::Slot(slot)) => {
                 let window = stream_window - partials.len() as u32;
                 self.reply_partials(slot, stream_next, &partials);
-                forwarded.1.head.reply_to = slot;
-                set_stream(&mut forwarded.1.head, next, window);
+                forwarded.head.reply_to = slot;
+                set_stream(&mut forwarded.head, next, window);
                 Ended::Elsewhere
             }
             (None, Answers::Source { origin, .. }) if partials.is_empty() => Ended::Here {
@@ -472,8 +477,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 self.cancelled.clear();
             }
         }
-        debug_assert!(!has_failed || forwarded.is_none(), "a failure is not forwarded");
-        sent.extend(forwarded.map(|forwarded| *forwarded));
+        debug_assert!(!has_failed || !has_forwarded, "a failure is not forwarded");
         self.divide(scope, weight, &mut sent, &report, now);
         for (to, message) in sent {
             self.post(to, message, now);

@@ -153,8 +153,9 @@ impl Host {
         if !travels.is_ready() {
             return;
         }
-        let peers: Vec<u32> = travels.with(|node| node.ready_peers().collect());
-        for peer in peers {
+        let mut from = 0;
+        while let Some(peer) = travels.ready_peer(from) {
+            from = peer.saturating_add(1);
             if let Some(source) = nodes.source(peer) {
                 let mut state = source.shared().lock();
                 state.connection.send_to_node();

@@ -309,6 +309,16 @@ impl Travels {
         wanted
     }
 
+    /// The next node from this number on to which something can be sent.
+    pub(crate) fn ready_peer(&self, from: u32) -> Option<u32> {
+        lock(&self.node).node.ready_peers().find(|&peer| peer >= from)
+    }
+
+    /// Adds to the visit that runs. What it sends leaves when it ends, so the node wants nothing done yet.
+    fn add<R>(&self, call: impl FnOnce(&mut ProtocolNode) -> R) -> R {
+        call(&mut lock(&self.node).node)
+    }
+
     /// Wakes the threads that serve.
     pub(crate) fn wake(&self) {
         self.doorbell.wake();

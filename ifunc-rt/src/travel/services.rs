@@ -96,7 +96,7 @@ impl Travels {
                 tracing::error!(%error, ifunc = %to.from.name, "an installed image cannot be sent on");
                 TravelError::Busy
             })?;
-            self.with(|node| post(node, visit, to.node, library, payload))
+            self.add(|node| post(node, visit, to.node, library, payload))
         });
         posted.unwrap_or(Err(TravelError::NoGroup))
     }
@@ -156,7 +156,7 @@ impl Services for Travels {
                 .as_slice()
                 .get(..len)
                 .ok_or(TravelError::TooLarge)?;
-            self.with(|node| node.reply_partially(&mut current.visit, answer))
+            self.add(|node| node.reply_partially(&mut current.visit, answer))
         });
         replied.unwrap_or(Err(TravelError::NoGroup))
     }
