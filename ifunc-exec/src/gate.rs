@@ -128,12 +128,14 @@ impl Noted {
     }
 }
 
-/// What the entry shim and the imports share. The assembly knows the first two fields.
+/// What the entry shim and the imports share. The assembly knows the first three fields.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Gate {
     saved_rsp: UnsafeCell<usize>,
     stack_top: usize,
+    /// Of the last invocation; null: none, or one without.
+    context: UnsafeCell<*const Context>,
     stack_low: usize,
     /// Of the invocation that runs, or of the next one.
     side: SideCell,
@@ -168,6 +170,7 @@ impl Gate {
         Self {
             saved_rsp: UnsafeCell::new(0),
             stack_top: stack.top() - size_of::<usize>(),
+            context: UnsafeCell::new(ptr::null()),
             stack_low: stack.low(),
             side: SideCell(AtomicU8::new(Side::Ifunc as u8)),
             passages: Passages::default(),

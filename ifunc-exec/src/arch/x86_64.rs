@@ -80,11 +80,11 @@ pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
     ))
 }
 
-// The entry shim. The gate begins with `saved_rsp` (+0) and `stack_top` (+8), which is 8 below a multiple of 16.
+// The entry shim. The gate begins with `saved_rsp` (+0), `stack_top` (+8), which is 8 below a multiple of 16, and `context` (+16).
 //
 // In:  called as `enter(payload, size, target, ctx, main, gate)`, so that the arguments of `X_main` are in their registers.
 //      It saves the callee-saved registers, MXCSR and the x87 control word on the host's stack, leaves the host's stack
-//      pointer in the gate, switches to the injected stack and calls `X_main(payload, size, target, ctx)`.
+//      pointer and `ctx` in the gate, switches to the injected stack and calls `X_main(payload, size, target, ctx)`.
 // Out: by return, with the code in eax. `X_main` has preserved the callee-saved registers, as every C function does; rbp,
 //      which began as 0, is restored. MXCSR and the x87 control word are restored only if they were changed: loading them costs
 //      more than comparing.
@@ -127,10 +127,11 @@ core::arch::global_asm!(
     "stmxcsr [rsp]",
     "fnstcw [rsp + 4]",
     "mov [r9], rsp",
-    "mov r10, rsp",
-    ".cfi_def_cfa r10, 64",
+    "mov [r9 + 16], rcx",
+    // DW_CFA_def_cfa_expression: *(r9) + 64, as DW_OP_breg9 0, DW_OP_deref, DW_OP_plus_uconst 64.
+    ".cfi_escape 0x0f, 5, 0x79, 0x00, 0x06, 0x23, 0x40",
     "mov rsp, [r9 + 8]",
-    "push r10",
+    "push qword ptr [r9]",
     // DW_CFA_def_cfa_expression: *(rsp) + 64, as DW_OP_breg7 0, DW_OP_deref, DW_OP_plus_uconst 64.
     ".cfi_escape 0x0f, 5, 0x77, 0x00, 0x06, 0x23, 0x40",
     "xor ebp, ebp",

@@ -43,7 +43,8 @@ pub(super) fn print(gate: &Gate, at: &Interruption, why: &str) {
     };
     let (signal, pc, address) = (signal_name(at.signal), at.pc, at.address);
     let _ = write!(line, "ifunc: {signal} ");
-    let invocation = gate.invocation();
+    // SAFETY: the fault came while one ran.
+    let invocation = unsafe { gate.invocation() };
     let _ = match invocation {
         Some((entry, source)) => write!(line, "in an invocation of `{}` for source {source}", entry.name),
         None => write!(line, "in an invocation"),

@@ -7,17 +7,12 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use ifunc_abi::context::Context;
-
 use super::{CURRENT, Gate, Noted, Side};
 use crate::InstalledEntry;
 use crate::arch::Trap;
 use crate::contain::memory;
 use crate::ended::log;
 use crate::stack::GUARD;
-
-/// Bytes of the host's stack in which the context of an invocation is searched: it is a local of the function that entered.
-const CONTEXT_WITHIN: usize = 2048;
 
 /// Where a signal ended an invocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,28 +140,18 @@ impl Gate {
     }
 
     /// The entry of the invocation that runs, and the number of its source: for the message of a process that is about to end.
-    /// The context of the invocation lies on the host's stack, near where the shim left it.
-    pub(crate) fn invocation(&self) -> Option<(&InstalledEntry, u64)> {
-        // SAFETY: the shim of the invocation that runs wrote it.
-        let from = unsafe { *self.saved_rsp.get() };
-        let log = log as *const () as usize;
-        let (at_log, at_host) = (
-            std::mem::offset_of!(Context, log),
-            std::mem::offset_of!(Context, host),
-        );
-        (from..from + CONTEXT_WITHIN)
-            .step_by(align_of::<Context>())
-            .find_map(|at| {
-                // SAFETY: above the frame of the shim, on the stack of this thread.
-                let word = |at: usize| unsafe { ptr::with_exposed_provenance::<usize>(at).read_volatile() };
-                if word(at + at_log) != log {
-                    return None;
-                }
-                // SAFETY: `InProcess::run` made the context, and its entry lives while it runs.
-                let entry =
-                    unsafe { ptr::with_exposed_provenance::<InstalledEntry>(word(at + at_host)).as_ref() }?;
-                let sender = word(at + std::mem::offset_of!(Context, sender));
-                Some((entry, sender as u64))
-            })
+    /// `None`: it has no context, or has written over it.
+    ///
+    /// # Safety
+    /// An invocation runs, on either side of the gate.
+    pub(crate) unsafe fn invocation(&self) -> Option<(&InstalledEntry, u64)> {
+        // SAFETY: the shim of the invocation that runs wrote it, and contexts live as long as their invocations.
+        let context = unsafe { (*self.context.get()).as_ref() }?;
+        if !ptr::fn_addr_eq(context.log, log as unsafe extern "C" fn(_, _, _, _)) {
+            return None;
+        }
+        // SAFETY: `InProcess::run` made the context, and its entry lives while it runs.
+        let entry = unsafe { context.host.cast::<InstalledEntry>().as_ref() }?;
+        Some((entry, context.sender))
     }
 }
