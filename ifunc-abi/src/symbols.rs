@@ -11,10 +11,17 @@
 /// void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_size);
 /// void *__ifunc_answer(struct ifunc_context *, size_t size);           // null: more than a limit, or no caller waits
 /// size_t __ifunc_max_answer(struct ifunc_context *);
+/// uint32_t __ifunc_random(void *out, size_t len);                      // 0: all bytes were written
+/// uint64_t __ifunc_unix_time(void);
 /// ```
-pub const RUNTIME_IMPORTS: [&str; 12] = [
-    PANIC, ALLOC, DEALLOC, REALLOC, ANSWER, MAX_ANSWER, TRAVEL, OUTGOING, SEND, FORWARD, REPLY, NOW,
+pub const RUNTIME_IMPORTS: [&str; 14] = [
+    PANIC, ALLOC, DEALLOC, REALLOC, ANSWER, MAX_ANSWER, RANDOM, UNIX_TIME, TRAVEL, OUTGOING, SEND, FORWARD,
+    REPLY, NOW,
 ];
+/// Fills memory with random bytes of the target's system.
+pub const RANDOM: &str = "__ifunc_random";
+/// Nanoseconds since the beginning of 1970, by the target's clock.
+pub const UNIX_TIME: &str = "__ifunc_unix_time";
 /// Makes the answer `size` bytes long, in memory of its own, and returns that memory: initialised, aligned to 8 bytes, valid until
 /// the next call or the end of the invocation. The bytes of an answer that was made so before stay, as far as they fit. It sets
 /// [`Context::answer_len`](crate::context::Context::answer_len) to a number above every capacity; to set it again replaces the answer.

@@ -186,6 +186,23 @@ static inline void ifunc_log(struct ifunc_context *ctx, uint32_t level, const ch
         ctx->log(ctx, level, (const uint8_t *)text, __builtin_strlen(text));
 }
 
+/* ---- What the target's system provides. ---- */
+
+IFUNC_EXTERN uint32_t __ifunc_random(void *out, size_t len);
+IFUNC_EXTERN uint64_t __ifunc_unix_time(void);
+
+/* Fills memory with random bytes of the target's system, which are fit for keys. Not 0: the system has none. */
+static inline uint32_t ifunc_random(void *out, size_t len)
+{
+    return __ifunc_random(out, len);
+}
+
+/* Nanoseconds since the beginning of 1970, by the target's clock, which may be set meanwhile. */
+static inline uint64_t ifunc_unix_time(void)
+{
+    return __ifunc_unix_time();
+}
+
 /* ---- Travelling on. A target that has joined a group is a node with a number. There an invocation sends others,
  * forwards itself to another node, or answers in parts. What it sends leaves when it has ended. ---- */
 

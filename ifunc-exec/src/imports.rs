@@ -2,6 +2,8 @@
 
 use std::alloc::Layout;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
+use std::time::SystemTime;
 
 use ifunc_abi::symbols;
 
@@ -20,7 +22,7 @@ unsafe extern "C" {
 }
 
 /// Name and address of every import that needs no permission.
-pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 19] {
+pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 21] {
     [
         (symbols::PANIC, arch::panic as *const ()),
         (symbols::ALLOC, alloc as *const ()),
@@ -28,6 +30,8 @@ pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 19] {
         (symbols::REALLOC, realloc as *const ()),
         (symbols::ANSWER, answer::answer as *const ()),
         (symbols::MAX_ANSWER, answer::max_answer as *const ()),
+        (symbols::RANDOM, random as *const ()),
+        (symbols::UNIX_TIME, unix_time as *const ()),
         (symbols::TRAVEL, services::travel as *const ()),
         (symbols::OUTGOING, services::outgoing as *const ()),
         (symbols::SEND, services::send as *const ()),
@@ -159,6 +163,32 @@ unsafe extern "C" fn realloc(ptr: *mut u8, size: usize, align: usize, new_size: 
     on_host_side(|| unsafe { std::alloc::realloc(ptr, layout, new_size.max(1)) })
 }
 
+/// # Safety
+/// `out` must be valid for writes of `len` bytes, or `len` zero.
+unsafe extern "C" fn random(out: *mut u8, len: usize) -> u32 {
+    on_host_side(|| {
+        let mut at = 0;
+        while at < len {
+            // SAFETY: the caller's promise.
+            let written = unsafe { libc::getrandom(out.add(at).cast(), len - at, 0) };
+            match usize::try_from(written) {
+                Ok(written) => at += written,
+                // A signal came before the first byte.
+                Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return 1,
+            }
+        }
+        0
+    })
+}
+
+extern "C" fn unix_time() -> u64 {
+    on_host_side(|| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +199,17 @@ mod tests {
         for promised in symbols::RUNTIME_IMPORTS.iter().chain(&symbols::COMPILER_IMPORTS) {
             assert!(names.contains(promised), "{promised}");
         }
+    }
+
+    #[test]
+    fn random_bytes_are_written_to_the_last() {
+        let mut bytes = [0; 1000];
+        // SAFETY: a local of this length.
+        assert_eq!(unsafe { random(bytes.as_mut_ptr(), bytes.len()) }, 0);
+        assert!(bytes.chunks(50).all(|chunk| chunk.iter().any(|&byte| byte != 0)));
+        // SAFETY: no byte is written.
+        assert_eq!(unsafe { random(std::ptr::null_mut(), 0) }, 0);
+        assert!(unix_time() > 1_700_000_000_000_000_000);
     }
 
     #[test]

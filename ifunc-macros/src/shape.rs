@@ -9,6 +9,7 @@ use syn::{Attribute, Data, DeriveInput, Field, Fields};
 
 use crate::errors::{Errors, span_of};
 use crate::generics;
+use crate::types::spelled;
 
 struct Model {
     input: DeriveInput,
@@ -180,7 +181,7 @@ fn fields(fields: &Fields, parts: &mut Vec<Part>, errors: &mut Errors) {
     parts.push(Part::Literal(open.to_owned()));
     let mut first = true;
     for Field { attrs, ident, ty, .. } in fields {
-        let with = with(attrs, errors);
+        let (with, is_by_name) = described(attrs, errors);
         if skips(attrs, with.is_some(), errors) {
             continue;
         }
@@ -191,31 +192,40 @@ fn fields(fields: &Fields, parts: &mut Vec<Part>, errors: &mut Errors) {
             .map(|ident| format!("{}:", ident.unraw()))
             .unwrap_or_default();
         parts.push(Part::Literal(format!("{comma}{named}")));
+        if is_by_name {
+            parts.push(Part::Literal(format!("^{}", spelled(&ty.to_token_stream()))));
+            continue;
+        }
         parts.push(Part::Type(Box::new(with.unwrap_or_else(|| ty.clone()))));
     }
     parts.push(Part::Literal(close.to_owned()));
 }
 
-/// The type of `#[shape(with = TYPE)]`: what serde writes for the field has its shape.
-fn with(attrs: &[Attribute], errors: &mut Errors) -> Option<syn::Type> {
-    let mut with = None;
+/// The type of `#[shape(with = TYPE)]`: what serde writes for the field has its shape. And whether there is `#[shape(by_name)]`: the
+/// field is described by the name of its type alone.
+fn described(attrs: &[Attribute], errors: &mut Errors) -> (Option<syn::Type>, bool) {
+    let (mut with, mut is_by_name) = (None, false);
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("shape")) {
         let parsed = attr.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("with") {
+            if meta.path.is_ident("by_name") {
+                is_by_name = true;
+            } else if meta.path.is_ident("with") {
+                with = Some(meta.value()?.parse()?);
+            } else {
                 return Err(meta.error("unknown argument"));
             }
-            with = Some(meta.value()?.parse()?);
             Ok(())
         });
         if let Err(error) = parsed {
             errors.span(
                 error.span(),
                 &error,
-                "the only argument is the type whose shape serde writes: `#[shape(with = u64)]`",
+                "the arguments are the type whose shape serde writes, `#[shape(with = u64)]`, and `#[shape(by_name)]` for a type that \
+                 holds this one",
             );
         }
     }
-    with
+    (with, is_by_name)
 }
 
 /// Whether serde skips the item with these attributes. Reports attributes that change serde's output.

@@ -42,6 +42,7 @@
 //! | replacing what the target exports | [`Context::replace_export`] |
 //! | calling the host | [`#[ifunc::interface]`](macro@interface), [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
 //! | types shared by source and target | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
+//! | random bytes, the time of day | [`system`], and the feature `getrandom` for crates that draw random numbers |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
 //!
 //! In image builds (`cfg(ifunc_image)`, set by the builder), this crate also provides what code without a C
@@ -75,6 +76,7 @@ pub mod payload;
 pub mod prelude;
 mod remote_exports;
 mod shape;
+pub mod system;
 pub mod travel;
 
 #[doc(hidden)]
@@ -410,8 +412,29 @@ pub use ifunc_macros::Opaque;
 /// }
 /// ```
 ///
-/// A type may hold itself (`Box<Expr>`, `Vec<Expr>` in the fields of `Expr`, by its name or `Self`); two types that hold each other
-/// need the trait by hand for one of them.
+/// A type may hold itself (`Box<Expr>`, `Vec<Expr>` in the fields of `Expr`, by its name or `Self`). Of types that hold each other, one says
+/// `#[shape(by_name)]` on a field: the text then has the name of the field's type alone. Say it where the way back to the payload's own
+/// type begins, so that the payload's text describes each type once:
+///
+/// ```
+/// # extern crate alloc;
+/// use alloc::boxed::Box;
+/// use alloc::vec::Vec;
+/// use ifunc::Shape;
+///
+/// #[derive(Shape)]
+/// pub struct Query { table: u32, filter: Expr }
+///
+/// #[derive(Shape)]
+/// pub enum Expr { Column(u32), And(Vec<Expr>), Exists(#[shape(by_name)] Box<Query>) }
+///
+/// assert_eq!(
+///     <Query as Shape>::TEXT.as_str(),
+///     "struct Query{table:u32,filter:enum Expr{Column(u32),And([^Expr]),Exists(^Box<Query>)}}"
+/// );
+/// ```
+///
+/// A field of a foreign type, such as `Uuid`, states what serde writes for it: `#[shape(with = &[u8])]` (`uuid` writes bytes).
 ///
 /// The derive refuses serde attributes that change what serde writes (`with`, `flatten`, `tag` ...): say what is written
 /// for a field by `#[shape(with = TYPE)]`, or implement the trait by hand.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Process, TIMEOUT, connect, library, unique};
 use ifunc_rt::{Error, Failure, Source, SourceOptions};
-use ifunc_tests_ifuncs::answers::{t_fill, t_words, t_write};
+use ifunc_tests_ifuncs::answers::{t_above, t_between, t_fill, t_system, t_words, t_write};
 
 const MIB: usize = 1 << 20;
 
@@ -105,5 +105,30 @@ fn what_is_too_long_says_which_setting_allows_more() {
     let written = write.call(&200_000).unwrap().wait_bytes().unwrap();
     assert!(written == expected(100_000));
     assert_eq!(c_fill.call(&args(200_000)).unwrap().wait().unwrap(), b"too long");
+    assert!(target.lives());
+}
+
+#[test]
+fn parts_tuples_and_lists_travel_without_a_serialiser() {
+    let Some(address) = unique() else { return };
+    let mut target = Process::target(&address);
+    let source = connect(&address);
+    let above = source.register_path::<t_above>(library("t_above")).unwrap();
+    let values: Vec<f64> = (0..100_000).map(f64::from).collect();
+    for name in ["", "seven b", "values"] {
+        let answer = above.call(&(name, &values, &99_990.0)).unwrap().wait().unwrap();
+        assert_eq!(answer, Some((name.to_owned(), 9)));
+    }
+    assert_eq!(above.call(&("x", &[], &0.0)).unwrap().wait().unwrap(), None);
+    let between = source.register_path::<t_between>(library("t_between")).unwrap();
+    let few = between.call(&(0.5, 3.5, None)).unwrap().wait().unwrap();
+    assert_eq!(few, [0.5, 1.5, 2.5]);
+    let many = between.call(&(0.0, 200_000.0, Some(2))).unwrap().wait().unwrap();
+    assert_eq!((many.len(), many[99_999]), (100_000, 199_998.0));
+    let system = source.register_path::<t_system>(library("t_system")).unwrap();
+    let (one, other, seconds) = system.call(&()).unwrap().wait().unwrap();
+    assert_ne!(one, other);
+    let here = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    assert!(here.abs_diff(seconds) < 24 * 3600, "{seconds}, here {here}");
     assert!(target.lives());
 }

@@ -21,6 +21,8 @@ pub(crate) enum CodecName {
 pub(crate) struct Args {
     pub(crate) name: Option<LitStr>,
     pub(crate) codec: Option<(CodecName, Span)>,
+    /// That of the answer, if it is another one.
+    pub(crate) answer: Option<(CodecName, Span)>,
     pub(crate) idempotent: bool,
     pub(crate) pinned: bool,
 }
@@ -39,7 +41,7 @@ impl Parse for Arg {
             input.parse::<Token![=]>()?;
             return Ok(Self::Name(key, input.parse()?));
         }
-        if key == "codec" {
+        if key == "codec" || key == "answer" {
             input.parse::<Token![=]>()?;
             return Ok(Self::Codec(key, input.parse()?));
         }
@@ -54,7 +56,7 @@ impl Parse for Arg {
     }
 }
 
-const KNOWN: &str = "the arguments are `name = \"..\"`, `codec = zerocopy | postcard | raw | custom`, `idempotent` and `pinned`";
+const KNOWN: &str = "the arguments are `name = \"..\"`, `codec = zerocopy | postcard | raw | custom`, `answer = zerocopy | postcard | raw`, `idempotent` and `pinned`";
 
 impl Args {
     /// Parses the arguments; reports mistakes to `errors`.
@@ -76,7 +78,7 @@ impl Args {
             seen.push(key.clone());
             match arg {
                 Arg::Name(_, name) => args.name = Some(name),
-                Arg::Codec(_, codec) => {
+                Arg::Codec(key, codec) => {
                     let name = match codec.to_string().as_str() {
                         "zerocopy" => CodecName::Zerocopy,
                         "postcard" => CodecName::Postcard,
@@ -92,7 +94,18 @@ impl Args {
                             continue;
                         }
                     };
-                    args.codec = Some((name, codec.span()));
+                    let chosen = Some((name, codec.span()));
+                    if key == "codec" {
+                        args.codec = chosen;
+                    } else if name == CodecName::Custom {
+                        errors.at(
+                            &codec,
+                            "there are no answers by hand",
+                            "return nothing and call `ctx.answer(..)`, or `answer = zerocopy | postcard | raw`",
+                        );
+                    } else {
+                        args.answer = chosen;
+                    }
                 }
                 Arg::Flag(flag) if flag == "idempotent" => args.idempotent = true,
                 Arg::Flag(_) => args.pinned = true,

@@ -131,7 +131,7 @@ impl Model {
         if let Some(param) = typed.get(2) {
             context(&param.ty, &mut errors);
         }
-        let answer = answer(&sig.output, args.codec, &mut errors);
+        let answer = answer(&sig.output, args.answer.or(args.codec), &mut errors);
 
         errors.or(())?;
         let (Some(payload), Some(target)) = (payload, target) else {
@@ -160,7 +160,7 @@ fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> 
     let whole = types::bare(ty).clone();
     let Type::Reference(reference) = &whole else {
         let codec = match codec {
-            None | Some((CodecName::Zerocopy, _)) => "Zerocopy",
+            None | Some((CodecName::Zerocopy, _)) => fixed(&whole),
             Some((CodecName::Postcard, _)) => "Postcard",
             Some((CodecName::Custom, _)) => "Custom",
             Some((CodecName::Raw, _)) => {
@@ -215,6 +215,23 @@ fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> 
         Some((CodecName::Custom, _)) => (inner.clone(), "Custom", true),
     };
     Payload { ty, codec, lend }
+}
+
+/// The codec of a value of fixed layout.
+fn fixed(ty: &Type) -> &'static str {
+    match ty {
+        Type::Tuple(tuple) if tuple.elems.is_empty() => "Zerocopy",
+        Type::Tuple(tuple) => {
+            let mut elems = tuple.elems.iter();
+            if elems.all(|elem| matches!(types::bare(elem), Type::Reference(_))) {
+                "InPlace"
+            } else {
+                "Fixed"
+            }
+        }
+        _ if types::is_named(ty, "Option") || types::is_named(ty, "Vec") => "Fixed",
+        _ => "Zerocopy",
+    }
 }
 
 fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
@@ -321,13 +338,14 @@ fn answer(output: &ReturnType, codec: Option<(CodecName, Span)>, errors: &mut Er
     }
     let codec = match codec {
         Some((CodecName::Postcard, _)) => "Postcard",
+        Some((CodecName::Raw, _)) if types::is_named(ty, "Vec") => "Raw",
         _ if types::is_named(ty, "String") => "Raw",
         _ if types::arguments_of(ty, "Vec")
             .is_some_and(|args| args.iter().all(|ty| types::is_named(ty, "u8"))) =>
         {
             "Raw"
         }
-        _ => "Zerocopy",
+        _ => fixed(ty),
     };
     Some(Answer {
         ty: ty.clone(),

@@ -7,13 +7,42 @@
 //! | `zerocopy` (default) | `T` ([`Zerocopy`]), `&T` and `&[T]` ([`InPlace`]) of a [`Portable`](crate::Portable) layout | the value's own | validates, then copies, or borrows the aligned bytes |
 //! | `postcard` | a serde type, borrowing or not | postcard's encoding | borrows from the payload |
 //! | `raw` (default for `&[u8]` and `&str`) | `&[u8]`, `&str` | the bytes | borrows; `&str` validates UTF-8 |
+//! | `zerocopy` | tuples, `Option` and `Vec` of fixed layouts ([`Fixed`]) | the values, one after the other | validates, then copies |
+//! | `zerocopy` | `(&str, &[T], &U)`: 2 to 4 borrowed parts ([`InPlace`]) | lengths and parts | validates, then borrows |
 //! | `custom` | a type with a hand-written [`Payload`](crate::Payload) | its own | its own |
 //!
-//! Answers: `postcard` with `codec = postcard`; `raw` for `Vec<u8>` and `String`; `zerocopy` otherwise.
+//! Answers: `postcard` with `codec = postcard`; `raw` for `Vec<u8>` and `String`; `zerocopy` otherwise. `#[ifunc(answer = ...)]` chooses
+//! another codec for the answer than for the payload:
+//!
+//! ```
+//! # extern crate alloc;
+//! use alloc::string::String;
+//! use ifunc::prelude::*;
+//!
+//! /// Two borrowed parts in, a list by serde out.
+//! #[ifunc(answer = postcard)]
+//! pub fn above((name, values): (&str, &[f64]), limit: &mut f64) -> Option<(String, u64)> {
+//!     let count = values.iter().filter(|value| **value > *limit).count();
+//!     (count > 0).then(|| (name.into(), count as u64))
+//! }
+//!
+//! /// Without a serialiser: the bytes of a tuple are those of its fields.
+//! #[ifunc]
+//! pub fn range((low, high): (f64, f64), limit: &mut f64) -> (bool, Option<f64>) {
+//!     *limit = low.max(*limit);
+//!     (*limit < high, (*limit < high).then_some(*limit))
+//! }
+//! # fn main() {}
+//! ```
 
+mod fixed;
+mod parts;
 mod postcard;
 mod raw;
 mod zerocopy;
+
+pub use fixed::FixedValue;
+pub use parts::Part;
 
 /// Values of fixed layout, passed by value.
 #[derive(Debug)]
@@ -22,6 +51,10 @@ pub enum Zerocopy {}
 /// Values of fixed layout, passed by reference: `&T` and `&[T]` point into the payload.
 #[derive(Debug)]
 pub enum InPlace {}
+
+/// Tuples, `Option` and `Vec` of fixed layouts.
+#[derive(Debug)]
+pub enum Fixed {}
 
 /// serde types, encoded by postcard.
 #[derive(Debug)]

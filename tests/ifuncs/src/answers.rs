@@ -50,3 +50,29 @@ pub fn t_fill(len: &[u8], _state: &State) -> Vec<u8> {
 pub fn t_words(count: u32, _state: &State) -> Vec<String> {
     (0..count).map(|n| alloc::format!("word {n}")).collect()
 }
+
+/// Several parts, borrowed from the payload, and an answer by another codec.
+#[ifunc(answer = postcard)]
+pub fn t_above((name, values, limit): (&str, &[f64], &f64), _state: &State) -> Option<(String, u32)> {
+    let count = values.iter().filter(|value| *value > limit).count();
+    (count > 0).then(|| (name.into(), count as u32))
+}
+
+/// Tuples, options and lists without a serialiser.
+#[ifunc]
+pub fn t_between((low, high, step): (f64, f64, Option<u16>), _state: &State) -> Vec<f64> {
+    let step = f64::from(step.unwrap_or(1));
+    let count = ((high - low) / step) as u32;
+    (0..count).map(|n| low + step * f64::from(n)).collect()
+}
+
+/// Two random numbers, and the seconds since 1970, of the target's.
+#[ifunc]
+pub fn t_system(_: (), _state: &State) -> (u64, u64, u64) {
+    let random = || {
+        let mut bytes = [0; 8];
+        ifunc::system::random(&mut bytes).expect("the system has started");
+        u64::from_le_bytes(bytes)
+    };
+    (random(), random(), ifunc::system::unix_time().as_secs())
+}
