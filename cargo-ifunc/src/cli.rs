@@ -45,6 +45,12 @@ pub(crate) enum Command {
     Test(TestArgs),
     /// Show the contents of an ifunc library or an image
     Inspect(InspectArgs),
+    /// Make a key that signs images
+    Keygen(KeygenArgs),
+    /// Sign images: the signatures stand beside the library
+    Sign(SignArgs),
+    /// Check the signatures of images
+    Verify(VerifyArgs),
     /// Show what the attributes expand to
     Expand(ExpandArgs),
     /// Build an example or a project, then run its target and its source and show their output
@@ -361,6 +367,62 @@ pub(crate) struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes NAME.key, the secret key, which its owner alone may read (mode 0600), and NAME.pub, the public key, for the \
+policies of targets: ifunc_rt::Policy::accept_key, or `file` in the policy file. Overwrites nothing.
+
+Examples:
+  cargo ifunc keygen builds                      # builds.key and builds.pub")]
+pub(crate) struct KeygenArgs {
+    /// Name of the key; the files get this name, with `.key` and `.pub`
+    #[arg(value_name = "NAME")]
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes NAME.sig beside NAME.so: one line for each image and key. The library and the id of its image stay as they are. \
+A source that reads NAME.so sends the signature with the image. A signature is of one build: sign again after each.
+
+With --output, all signatures go to one file: for images that are embedded in a program, with \
+ifunc_rt::Source::add_signatures.
+
+Examples:
+  cargo ifunc sign --key builds.key target/ifunc/release/add.so
+  cargo ifunc sign --key builds.key --output signatures target/ifunc/release/*.so")]
+pub(crate) struct SignArgs {
+    /// Ifunc libraries (.so) or bare images
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The secret key, from `cargo ifunc keygen`
+    #[arg(short, long, value_name = "FILE", env = "IFUNC_KEY", hide_env_values = true)]
+    pub(crate) key: PathBuf,
+    /// Write all signatures to this file, instead of beside each library
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each image of each library must have a valid signature by one of the keys; without --key, by any key, which is printed. \
+The exit code is 1 if one has none.
+
+Examples:
+  cargo ifunc verify target/ifunc/release/add.so
+  cargo ifunc verify --key builds.pub target/ifunc/release/add.so")]
+pub(crate) struct VerifyArgs {
+    /// Ifunc libraries (.so) or bare images
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// A public key, from `cargo ifunc keygen` (repeatable)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) key: Vec<PathBuf>,
+    /// File of the signatures, instead of those beside each library
+    #[arg(long, value_name = "FILE")]
+    pub(crate) signatures: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -22,6 +22,9 @@ pub(crate) enum Failure {
     /// `cargo metadata` failed, with this text.
     #[error("cannot read the workspace: {0}")]
     Metadata(String),
+    /// A file of keys or signatures cannot be used.
+    #[error(transparent)]
+    Key(#[from] ifunc_rt::keys::KeyError),
     /// An operation on a file or directory failed.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {

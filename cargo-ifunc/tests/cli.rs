@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
+
+use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageParts};
+
 use common::{IMAGES, checkout, command, ifunc, ifunc_manifest, lock_target, ran, write};
 
 #[test]
@@ -12,6 +16,9 @@ fn help_names_every_subcommand() {
         ("build", "Build the ifunc packages"),
         ("check", "without building"),
         ("test", "run their tests"),
+        ("keygen", "Make a key"),
+        ("sign", "Sign images"),
+        ("verify", "Check the signatures"),
         ("expand", "what the attributes expand to"),
         ("doctor", "what this machine has"),
         ("inspect", "Show the contents of an ifunc library"),
@@ -166,4 +173,80 @@ fn inspect_reports_why_a_file_is_not_a_library() {
         .failed(1, &["`broken.image`", "too few for an image header"]);
     let us = env!("CARGO_BIN_EXE_cargo-ifunc");
     ifunc(folder.path(), &["inspect", us]).failed(1, &["holds no image", "help: "]);
+}
+
+/// An image with one ifunc, which returns at once.
+fn image(name: &str) -> Vec<u8> {
+    let image = ImageParts {
+        entries: vec![EntryPart::new(name)],
+        arch: ARCH_X86_64,
+        rx_align_log2: 4,
+        // xor eax, eax; ret
+        rx: vec![0x31, 0xc0, 0xc3],
+        ..ImageParts::default()
+    };
+    image.encode().expect("an image")
+}
+
+#[test]
+fn an_image_is_signed_by_a_key_and_verified() {
+    let folder = tempfile::tempdir().expect("folder");
+    let folder = folder.path();
+    let mode = |name: &str| {
+        let about = std::fs::metadata(folder.join(name)).expect("a file");
+        about.permissions().mode() & 0o777
+    };
+    for name in ["add", "sub"] {
+        std::fs::write(folder.join(format!("{name}.so")), image(name)).expect("a file");
+    }
+    for key in ["builds", "others"] {
+        ifunc(folder, &["keygen", key]).succeeded();
+    }
+    assert_eq!(mode("builds.key"), 0o600);
+    let again = ifunc(folder, &["keygen", "builds"]);
+    again.failed(1, &["`builds.key` exists", "help: "]);
+
+    let verify = |args: &[&str]| ifunc(folder, &[&["verify"], args].concat());
+    let unsigned = verify(&["add.so"]);
+    unsigned.failed(
+        1,
+        &["`add` in `add.so` is not signed", "add.sig", "cargo ifunc sign"],
+    );
+    ifunc(folder, &["sign", "--key", "builds.key", "add.so", "sub.so"]).succeeded();
+    let both = verify(&["-k", "others.pub", "-k", "builds.pub", "add.so", "sub.so"]).succeeded();
+    assert!(
+        both.err.contains("add in add.so, signed by builds"),
+        "{}",
+        both.err
+    );
+    verify(&["-k", "others.pub", "add.so"]).failed(1, &["is signed by another key"]);
+    // A second signature stands beside the first one.
+    ifunc(folder, &["sign", "-k", "others.key", "add.so"]).succeeded();
+    verify(&["-k", "others.pub", "add.so"]).succeeded();
+    verify(&["-k", "builds.pub", "add.so"]).succeeded();
+
+    // What is built again has to be signed again, and the old signatures are dropped then.
+    std::fs::write(folder.join("add.so"), image("add_2")).expect("a file");
+    verify(&["add.so"]).failed(1, &["`add_2` in `add.so` is not signed"]);
+    ifunc(folder, &["sign", "-k", "builds.key", "add.so"]).succeeded();
+    let lines = std::fs::read_to_string(folder.join("add.sig")).expect("signatures");
+    assert_eq!(lines.lines().count(), 1);
+    let changed = lines.trim_end().to_owned();
+    let last = if changed.ends_with('0') { '1' } else { '0' };
+    let changed = format!("{}{last}\n", &changed[..changed.len() - 1]);
+    std::fs::write(folder.join("add.sig"), changed).expect("a file");
+    verify(&["add.so"]).failed(1, &["has a signature that is wrong"]);
+
+    ifunc(
+        folder,
+        &["sign", "-k", "builds.key", "-o", "all", "add.so", "sub.so"],
+    )
+    .succeeded();
+    verify(&["--signatures", "all", "-k", "builds.pub", "add.so", "sub.so"]).succeeded();
+
+    let permissions = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(folder.join("builds.key"), permissions).expect("a mode");
+    let shown = ifunc(folder, &["sign", "-k", "builds.key", "add.so"]);
+    shown.failed(1, &["other users may read", "chmod 600"]);
+    ifunc(folder, &["sign", "-k", "others.pub", "add.so"]).failed(1, &["line 1", "ifunc-secret-key"]);
 }

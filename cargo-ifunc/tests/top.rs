@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Killed, checkout, command, ifunc};
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageParts};
 use ifunc_rt::stats::Stats;
-use ifunc_rt::{Serving, Source, SourceOptions, Target, TargetBuilder};
+use ifunc_rt::{Policy, Serving, Source, SourceOptions, Target, TargetBuilder};
 
 /// An ifunc that returns success (`xor eax, eax ; ret`) or failure (`mov eax, 1 ; ret`) at once.
 fn image(name: &str, well: bool) -> Vec<u8> {
@@ -31,7 +31,8 @@ fn image(name: &str, well: bool) -> Vec<u8> {
 
 fn builder() -> TargetBuilder {
     // SAFETY: the images of these tests.
-    unsafe { Target::builder().accept_code_if(|_, image| image.name != "refused") }
+    let policy = unsafe { Policy::trust_same_user() };
+    Target::builder().policy(policy.accept_if(|_, image| image.name != "refused"))
 }
 
 fn start(builder: TargetBuilder, address: &str) -> Serving<u64> {

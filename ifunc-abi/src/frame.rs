@@ -45,6 +45,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ImageId;
 use crate::image::MAX_ENTRIES;
+use crate::signature::{ED25519, Signature};
 
 /// Size of a slot in bytes: one cache line, which holds the words and an inline body.
 pub const SLOT: usize = 64;
@@ -294,8 +295,7 @@ pub struct InstallHead {
     pub id: ImageId,
     /// Length of the signature in bytes; 0: none.
     pub signature_len: U16,
-    /// Scheme of the signature. 0: none; 1: ed25519 over the id. Reserved: targets do not check signatures
-    /// yet.
+    /// Scheme of the signature. 0: none; 1: [`signature::ED25519`](crate::signature::ED25519).
     pub signature_scheme: U16,
     /// Number of the image's entries. The frame's handle is bound to the first one, and the handles after it to the others.
     pub entries: U16,
@@ -316,6 +316,16 @@ impl InstallHead {
             signature_scheme: U16::ZERO,
             entries: U16::new(entries),
             reserved: U16::ZERO,
+        }
+    }
+
+    /// A head of an image with so many entries, which a [signature](crate::signature) follows.
+    #[must_use]
+    pub const fn signed(id: ImageId, entries: u16) -> Self {
+        Self {
+            signature_len: U16::new(Signature::SIZE as u16),
+            signature_scheme: U16::new(ED25519),
+            ..Self::unsigned(id, entries)
         }
     }
 

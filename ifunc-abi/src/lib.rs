@@ -1,5 +1,5 @@
 //! The formats that cross a process or version boundary: the [image] of an injected function, the [hello] that opens a
-//! connection, the [frame]s that carry it, what lets it [travel] on, the [context] that the target calls it with, the [status] of an invocation, the canonical
+//! connection, the [frame]s that carry it, what lets it [travel] on, the [context] that the target calls it with, the [status] of an invocation, the [signature] beside an image, the canonical
 //! [text]s that identify types and signatures, and the [records](meta) that the attributes emit for the
 //! builder.
 //!
@@ -25,6 +25,7 @@ pub mod meta;
 pub mod name;
 #[cfg(feature = "alloc")]
 pub mod refusal;
+pub mod signature;
 #[cfg(feature = "stats")]
 pub mod stats;
 pub mod status;

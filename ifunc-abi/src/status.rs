@@ -111,7 +111,7 @@ reasons! {
         CacheFull = 12, "the target's code cache is full";
         /// The message exceeds a limit of the target. The body names the limit.
         TooLarge = 13, "a limit of the target is exceeded";
-        /// The image's signature is missing or wrong. Reserved: targets do not check signatures yet.
+        /// The image's signature is missing or wrong, or of a key that the target does not know.
         Signature = 14, "the image's signature is not accepted";
         /// The frame breaks the protocol; the connection is closed.
         Malformed = 15, "the frame breaks the protocol";
@@ -132,6 +132,12 @@ reasons! {
         NodeBusy = 21, "the node's outbox is full";
         /// The deadline of the call had passed when the invocation arrived.
         TooLate = 22, "the deadline had passed before it could run";
+        /// The image is signed by a key that the target's policy revoked.
+        Revoked = 26, "the key that signed the image is revoked";
+        /// The target's policy does not let the image's signer, or unsigned code, bind an import. The body names the imports.
+        Import = 27, "the target's policy does not grant an import";
+        /// The target's policy admits pure images only. The body names what the image imports.
+        NotPure = 28, "the target's policy admits pure images only";
         /// The node does not know the node that awaits the answer, or holds the scope. Body: the number of that one.
         UnknownNode = 25, "the node does not know the one that awaits the answer";
     }

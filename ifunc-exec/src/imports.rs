@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn panicked(
     stack: usize,
 ) -> ! {
     // SAFETY: the SDK's panic handler passes two strings; this frame and those of the image (panic=abort) own nothing, and
-    // those of an unguarded host function that called it back bear to be left, by `accept_code`'s contract.
+    // those of an unguarded host function that called it back bear to be left, by the contract of `Policy::accept_unsigned`.
     unsafe {
         let (message, file) = (bytes(message, message_len), bytes(file, file_len));
         escape_with_panic_at(stack, message, file, line, column)
@@ -86,7 +86,7 @@ pub(crate) unsafe extern "C" fn panicked(
 
 extern "C" fn stack_chk_fail() -> ! {
     // SAFETY: called by compiled C, whose frames own nothing; those of a function of the host that called it back bear
-    // to be left, by `accept_code`'s contract. The way out does not use the smashed stack.
+    // to be left, by the contract of `Policy::accept_unsigned`. The way out does not use the smashed stack.
     unsafe { escape_with_panic(b"stack smashing detected", b"", 0, 0) }
 }
 

@@ -49,6 +49,7 @@ mod failpoint;
 mod driver;
 pub mod group;
 mod hello;
+pub mod keys;
 mod observe;
 mod os;
 mod policy;
@@ -72,7 +73,10 @@ pub use ifunc_exec::{
     DebugInfo, DuplicateExport, ExportError, ExportInfo, Exports, InvalidSoname, NamedSet, Symbol, Update,
 };
 pub use observe::StatsHandle;
-pub use policy::{ImageInfo, SourceInfo};
+pub use policy::{
+    AddressRange, Grant, ImageInfo, InvalidRange, Policy, PolicyError, PolicyFileError, Quotas, SourceInfo,
+    Unsigned,
+};
 pub use serve::doorbell::StopHandle;
 #[doc(hidden)]
 pub use source::include as __include;

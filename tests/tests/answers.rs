@@ -83,7 +83,7 @@ fn what_is_too_long_says_which_setting_allows_more() {
     let too_long = 64 * MIB + 1;
     let why = detail(fill.call(&args(too_long)).unwrap().wait());
     assert!(
-        why.contains("67108865 bytes") && why.contains("67108864") && why.contains(".max_answer(..)"),
+        why.contains("67108865 bytes") && why.contains("67108864") && why.contains("`answer_bytes`"),
         "{why}"
     );
     drop(source);

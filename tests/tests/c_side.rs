@@ -10,8 +10,8 @@ use common::{Process, connect, static_target, unique_shm, unique_within};
 use ifunc_abi::image::Image;
 use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, build_c};
 use ifunc_rt::{
-    ByName, Error, Failure, Handle, LibraryError, NamedSet, Rejection, Source, StopHandle, Symbol, Target,
-    TargetBuilder,
+    ByName, Error, Failure, Handle, LibraryError, NamedSet, Policy, Rejection, Source, StopHandle, Symbol,
+    Target, TargetBuilder,
 };
 use ifunc_tests::State;
 
@@ -90,7 +90,7 @@ impl Drop for Running {
 
 fn accepting() -> TargetBuilder {
     // SAFETY: the ifuncs of these tests.
-    unsafe { Target::builder().accept_code() }
+    Target::builder().policy(unsafe { Policy::trust_every_peer() })
 }
 
 /// Calls, and reads the answer as numbers.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ifunc_rt::group::Group;
 use ifunc_rt::stats::GroupStats;
-use ifunc_rt::{Error, Serving, Source, SourceOptions, StatsHandle, Target};
+use ifunc_rt::{Error, Policy, Serving, Source, SourceOptions, StatsHandle, Target};
 use ifunc_tests_ifuncs::State;
 use ifunc_tests_ifuncs::travel::{Count, Spread, Tour, t_count_on, t_spread, t_tour, t_tour_slow};
 
@@ -27,7 +27,7 @@ fn start(outbox: usize) -> Vec<Node> {
     let targets: Vec<Target> = (0..4)
         .map(|_| {
             // SAFETY: the ifuncs of these tests.
-            let builder = unsafe { Target::builder().accept_code() };
+            let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
             builder.outbox(outbox).listen(&unique_within()).unwrap()
         })
         .collect();

@@ -6,7 +6,7 @@ use std::backtrace::Backtrace;
 use std::sync::Mutex;
 
 use ifunc_rt::test::{Error, Fixture, run};
-use ifunc_rt::{Rejection, Source, Symbol, Target, TargetError};
+use ifunc_rt::{Policy, Rejection, Source, Symbol, Target, TargetError};
 use ifunc_tests_ifuncs::opaque::t_series;
 use ifunc_tests_ifuncs::remote_exports::{t_price, t_reprice};
 use ifunc_tests_ifuncs::{
@@ -180,7 +180,7 @@ fn an_opaque_name_stands_for_one_type() {
 
     let target = |name: &str| {
         // SAFETY: nothing connects.
-        let builder = unsafe { Target::builder().accept_code() };
+        let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
         builder.listen(&format!("loopback:two-types-{name}")).unwrap()
     };
     let refused = |served: Result<(), TargetError>| match served {
@@ -225,7 +225,9 @@ fn an_image_replaces_an_export_of_a_target_that_allows_it() {
         other => panic!("{other:?}"),
     }
     // SAFETY: the ifuncs of this test.
-    let builder = unsafe { Target::builder().accept_code() }.allow_remote_exports(true);
+    let builder = Target::builder()
+        .policy(unsafe { Policy::trust_every_peer() })
+        .allow_remote_exports(true);
     let target = builder.listen(&common::unique_within()).unwrap();
     let address = target.address();
     let exports = target.exports();

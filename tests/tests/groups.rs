@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ifunc_rt::group::{Group, Nodes};
-use ifunc_rt::{Error, Scope, Serving, Source, SourceOptions, Target, TargetBuilder};
+use ifunc_rt::{Error, Policy, Scope, Serving, Source, SourceOptions, Target, TargetBuilder};
 use ifunc_tests_ifuncs::State;
 use ifunc_tests_ifuncs::travel::{
     Count, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_relay, t_spread, t_tour, t_tour_panics,
@@ -26,7 +26,7 @@ use common::{Process, connect, libraries, library, over_there, unique, unique_wi
 
 fn accepting() -> TargetBuilder {
     // SAFETY: the ifuncs of these tests.
-    unsafe { Target::builder().accept_code() }
+    Target::builder().policy(unsafe { Policy::trust_every_peer() })
 }
 
 fn state() -> State {

@@ -19,7 +19,7 @@ use common::scratch::Scratch;
 use ifunc::prelude::*;
 use ifunc_abi::image::{Image, Relocation};
 use ifunc_build::LibraryImage;
-use ifunc_rt::{Error, Rejection, Source, Target, TargetBuilder};
+use ifunc_rt::{Error, Policy, Rejection, Source, Target, TargetBuilder};
 use object::{Object, ObjectSymbol, SymbolKind};
 
 /// The ifuncs, with the interface as they know it.
@@ -335,7 +335,7 @@ fn add_up(numbers: &[u32], each: &dyn Fn(u32) -> Option<u64>) -> u64 {
 
 fn builder() -> TargetBuilder {
     // SAFETY: only this test knows the address.
-    unsafe { Target::builder().accept_code() }
+    Target::builder().policy(unsafe { Policy::trust_every_peer() })
 }
 
 /// A target that serves `value`, and the ifuncs from a source that is connected to it.

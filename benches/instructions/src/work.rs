@@ -7,7 +7,7 @@ use std::time::Duration;
 use ifunc::payload::Ifunc;
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageError, ImageParts};
 use ifunc_abi::text::Text;
-use ifunc_rt::{Answers, Handle, Source, Target};
+use ifunc_rt::{Answers, Handle, Policy, Source, Target};
 
 use crate::clock;
 
@@ -180,7 +180,7 @@ struct Both {
 impl Both {
     fn new() -> Result<Self, Box<dyn Error>> {
         // SAFETY: the only source sends the image of this file.
-        let builder = unsafe { Target::builder().accept_code() };
+        let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
         let mut target = builder.listen(&format!("shm:ifunc-instructions-{}", std::process::id()))?;
         let source = Source::connect(&target.address())?;
         let mut count = 0;

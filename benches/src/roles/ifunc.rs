@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, sum_word, words};
-use ifunc_rt::{Driver, Handle, Source, Target};
+use ifunc_rt::{Driver, Handle, Policy, Source, Target};
 use ucx::{Endpoint, Features};
 
 use super::exchange::{self, Node, Timeout};
@@ -69,7 +69,7 @@ impl Ifuncs {
         };
         // SAFETY: the benchmark sends the code of `ifunc-bench-ifuncs`; only processes of this user can reach
         // the address.
-        let builder = unsafe { Target::builder().accept_code() };
+        let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
         let copies = std::env::var_os("BENCH_COPY_PAYLOADS").is_some();
         let builder = builder.copy_payloads(copies);
         let (target, lent, worker) = if address == LENT {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use ifunc_bench_ifuncs::Tally;
-use ifunc_rt::Target;
+use ifunc_rt::{Policy, Target};
 
 use crate::program::Starter;
 
@@ -10,7 +10,7 @@ use crate::program::Starter;
 pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
     // SAFETY: only this benchmark connects, as the same user.
-    let builder = unsafe { Target::builder().accept_code() };
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(&address)?;
     starter.reply(&target.address())?;
     starter.wait_for_end()?;

@@ -1,6 +1,6 @@
 //! Installing an image: relocate in a private buffer, write into the arena.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ifunc_abi::image::{Image, Relocation};
 
@@ -48,6 +48,7 @@ pub(super) fn install(
         code,
         got,
         imports: Arc::clone(&record.imports),
+        signature: OnceLock::new(),
     })
 }
 

@@ -10,9 +10,10 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use ifunc_abi::image::{self, EntryFlags, Image, ImageFlags, Import};
+use ifunc_abi::signature::Signature;
 use ifunc_abi::{Fingerprint, ImageId};
 
 pub use self::cache::{IdHasher, IdMap};
@@ -118,6 +119,8 @@ pub struct InstalledImage {
     code: arena::Range,
     pub(crate) got: Got,
     pub(crate) imports: Arc<Imports>,
+    /// See [`set_signature`](Self::set_signature).
+    pub(crate) signature: OnceLock<Signature>,
 }
 
 impl Deref for InstalledImage {
@@ -143,6 +146,17 @@ impl InstalledImage {
         }
         let got = self.got.iter().collect();
         Ok(Original { bytes, got })
+    }
+
+    /// Keeps a signature of the image that the caller verified, to be sent on with the image. The first one stays.
+    pub fn set_signature(&self, signature: Signature) {
+        let _ = self.signature.set(signature);
+    }
+
+    /// The signature that was kept.
+    #[must_use]
+    pub fn signature(&self) -> Option<&Signature> {
+        self.signature.get()
     }
 
     /// Lets invocations enter, or not. Returns the access that they had.

@@ -82,7 +82,7 @@ impl SharedLibrary {
     /// The address of a function or an object that the library itself defines.
     pub(crate) fn get(&self, symbol: &str) -> Option<*const ()> {
         let opened = self.opened.as_ref().ok()?;
-        // SAFETY: the address is not used here; `accept_code` vouches for its type.
+        // SAFETY: the address is not used here; `Policy::accept_unsigned` vouches for its type.
         let address = unsafe { opened.library.get::<*const ()>(symbol).ok()?.into_raw() };
         // The loader also searches the dependencies.
         opened

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::thread::{JoinHandle, spawn};
 
 use ifunc_abi::image::{Image, Relocation};
-use ifunc_rt::{Error, Rejection, Source, StopHandle, Target};
+use ifunc_rt::{Error, Policy, Rejection, Source, StopHandle, Target};
 
 /// `xor eax, eax; ret`
 const RETURN: [u8; 3] = [0x31, 0xc0, 0xc3];
@@ -36,7 +36,9 @@ impl Loader {
     pub(crate) fn start(names: &[String]) -> Self {
         static NOTHING: [u64; 8] = [0; 8];
         // SAFETY: what arrives here is made harmless below.
-        let mut builder = unsafe { Target::builder().accept_code() }.max_image_memory(MEMORY);
+        let mut builder = Target::builder()
+            .policy(unsafe { Policy::trust_every_peer() })
+            .max_image_memory(MEMORY);
         for name in names {
             builder = builder.allow(name.clone(), NOTHING.as_ptr().cast::<c_void>());
         }

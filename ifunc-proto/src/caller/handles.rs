@@ -234,12 +234,16 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 limit: self.limits.max_image,
             }));
         }
-        let head = InstallHead::unsigned(*slot.image.id(), slot.entries.into());
-        let len = InstallHead::SIZE + image.len();
+        let (id, entries) = (*slot.image.id(), slot.entries.into());
+        let (head, signature) = match slot.image.signature() {
+            Some(signature) => (InstallHead::signed(id, entries), signature.as_bytes()),
+            None => (InstallHead::unsigned(id, entries), &[][..]),
+        };
+        let before_image = InstallHead::SIZE + signature.len();
+        let len = before_image + image.len();
         let header = Header::new(Kind::Install, span.start as u32, 0);
         if len > tx.max_body() {
-            let mut body = head.as_bytes().to_vec();
-            body.extend_from_slice(image);
+            let body = [head.as_bytes(), signature, image].concat();
             self.set_installed(handle);
             self.start(header, body);
             return Ok(Ok(true));
@@ -248,8 +252,10 @@ impl<I: Image + Clone, U> Caller<I, U> {
             self.lacking = len;
             return Ok(Ok(false));
         };
-        let (to_head, to_image) = memory[..len].split_at_mut(InstallHead::SIZE);
+        let (to_head, to_image) = memory[..len].split_at_mut(before_image);
+        let (to_head, to_signature) = to_head.split_at_mut(InstallHead::SIZE);
         to_head.copy_from_slice(head.as_bytes());
+        to_signature.copy_from_slice(signature);
         to_image.copy_from_slice(image);
         let sequence = tx.commit(header, len);
         self.set_installed(handle);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
+use ifunc_abi::signature::Signature;
 
 use crate::calls::{Lost, Outcome};
 use crate::link::LinkError;
@@ -13,6 +14,10 @@ pub trait Image {
     fn id(&self) -> &ImageId;
     /// The image's bytes.
     fn bytes(&self) -> &[u8];
+    /// The signature that is sent beside the image.
+    fn signature(&self) -> Option<&Signature> {
+        None
+    }
     /// Number of the image's entries, 1 to [`MAX_ENTRIES`](ifunc_abi::image::MAX_ENTRIES).
     fn entries(&self) -> u8;
     /// Index of this entry in the image's table.
@@ -28,6 +33,10 @@ impl<T: Image + ?Sized> Image for Arc<T> {
 
     fn bytes(&self) -> &[u8] {
         T::bytes(self)
+    }
+
+    fn signature(&self) -> Option<&Signature> {
+        T::signature(self)
     }
 
     fn entries(&self) -> u8 {

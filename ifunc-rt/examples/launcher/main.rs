@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use ifunc_rt::rendezvous::{Launched, Rendezvous};
-use ifunc_rt::{Source, SourceOptions, Target};
+use ifunc_rt::{Policy, Source, SourceOptions, Target};
 
 mod ifuncs {
     use ifunc::prelude::*;
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let meeting = Rendezvous::from_env(&me.job)?;
     // SAFETY: code that arrives has the authority of this process, which holds nothing but a counter. Over `ucx` every
     // process that reaches the address can send code: this is for the network of a cluster's partition.
-    let builder = unsafe { Target::builder().accept_code() };
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(&place(&me, &meeting)?)?;
     let published = meeting.publish(me.rank, &target.address())?;
 

@@ -8,7 +8,8 @@
 //! use ifunc_rt::group::Group;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // SAFETY: the processes of this group, which are trusted with this one's memory.
-//! let mut target = unsafe { ifunc_rt::Target::builder().accept_code() }.listen("ucx://10.0.0.7:7000")?;
+//! let policy = unsafe { ifunc_rt::Policy::trust_every_peer() };
+//! let mut target = ifunc_rt::Target::builder().policy(policy).listen("ucx://10.0.0.7:7000")?;
 //! // Node 0 of three. The other two do the same with their own numbers.
 //! let group = Group::new(0).node(1, "ucx://10.0.0.8:7000")?.node(2, "ucx://10.0.0.9:7000")?;
 //! let nodes = target.join(group)?;

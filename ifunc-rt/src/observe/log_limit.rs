@@ -30,8 +30,19 @@ impl LogLimit {
         }))
     }
 
+    /// Lifts all limits on this thread, until the result is dropped.
+    #[cfg(test)]
+    pub(crate) fn lift() -> Lifted {
+        IS_LIFTED.set(true);
+        Lifted
+    }
+
     /// Whether to log a line now. If so, returns how many were suppressed since the last one; the inner `None`: none.
     pub(crate) fn admits(&self, now: Instant) -> Option<Option<u64>> {
+        #[cfg(test)]
+        if IS_LIFTED.get() {
+            return Some(None);
+        }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let since = *state.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since).as_secs() / INTERVAL.as_secs();
@@ -52,6 +63,22 @@ impl LogLimit {
         state.logged += 1;
         let suppressed = std::mem::take(&mut state.suppressed);
         Some((suppressed > 0).then_some(suppressed))
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    static IS_LIFTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// See [`LogLimit::lift`].
+#[cfg(test)]
+pub(crate) struct Lifted;
+
+#[cfg(test)]
+impl Drop for Lifted {
+    fn drop(&mut self) {
+        IS_LIFTED.set(false);
     }
 }
 

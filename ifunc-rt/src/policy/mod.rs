@@ -1,8 +1,29 @@
-//! What a target accepts: code, by source and by image, and the type that its target arguments have.
+//! What a target admits: which peers connect, whose code runs, what that code may import and use, and what a fault does.
 
+mod authority;
+mod connect;
+mod file;
+mod grant;
+mod quotas;
+mod rules;
+mod verified;
+
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+pub(crate) use authority::Authority;
+pub(crate) use connect::Connect;
+pub use connect::{AddressRange, InvalidRange};
+pub use file::PolicyFileError;
+pub use grant::Grant;
+pub use quotas::Quotas;
+pub(crate) use quotas::{Charge, Meter};
+pub(crate) use rules::{Candidate, Rules};
+
+use crate::keys::PublicKey;
+use crate::target::Level;
 use crate::transport::Peer;
 
 /// A connected source, as far as the kernel identifies it.
@@ -37,47 +58,322 @@ pub struct ImageInfo<'a> {
     pub id: &'a [u8; 32],
     /// Its size in bytes.
     pub len: usize,
+    /// The name that the [policy](Policy::accept_key) gives the key that signed it. `None`: it was accepted as unsigned code.
+    pub signer: Option<&'a str>,
 }
 
-type Check = dyn Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send;
+/// A function of the host's that refuses images. One thread at a time calls it.
+pub(crate) type Check = Arc<Mutex<Box<dyn Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send>>>;
 
-/// Which code the builder accepts.
-pub(crate) enum Policy {
-    /// No code at all: the default.
-    Nothing,
-    /// Any code from a connected source.
-    Everything,
-    /// Code that a function of the host accepts.
-    Checked(Mutex<Box<Check>>),
+/// Sources whose code a target may run without a signature: see [`Policy::accept_unsigned`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unsigned {
+    /// Processes of the target's own user, as the kernel reports it. No network transport knows users.
+    SameUser,
+    /// Every process that may connect: other users if they may, and over UCX every peer that reaches the address.
+    EveryPeer,
+}
+
+/// What a target admits. The default admits processes of its own user, and runs no code.
+///
+/// ```no_run
+/// use ifunc_rt::keys::PublicKey;
+/// use ifunc_rt::{Grant, Level, Policy, Quotas, Target};
+///
+/// let (builds, _) = PublicKey::read("/etc/store/builds.pub")?;
+/// let (analysts, _) = PublicKey::read("/etc/store/analysts.pub")?;
+/// // SAFETY: the holders of these keys may do in this process whatever they like: a signature tells who made an image, and the
+/// // grants are for mistakes.
+/// let policy = unsafe {
+///     Policy::new()
+///         .accept_key("builds", builds, Grant::new())
+///         .accept_key("analysts", analysts, Grant::new().imports(["kv_get", "log_*"]))
+/// };
+/// let policy = policy
+///     .connect_from(["10.1.0.0/16".parse()?])
+///     .quotas(Quotas::default().images(64).installs_per_second(20))
+///     .level(Level::Contained);
+/// let target = Target::builder().policy(policy).listen("ucx://10.1.0.7:7000")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The same from a file: [`read`](Self::read).
+///
+/// | what is refused | status at the source |
+/// |---|---|
+/// | a connection of another user, or from another address | [`ConnectError::Refused`](crate::ConnectError::Refused) |
+/// | an image of a source of which nothing is accepted, or that [`accept_if`](Self::accept_if) refuses | [`Rejection::Policy`](crate::Rejection::Policy) |
+/// | an image without a signature, with a wrong one, or one by an unknown key | [`Rejection::Signature`](crate::Rejection::Signature) |
+/// | an image signed by a revoked key | [`Rejection::Revoked`](crate::Rejection::Revoked) |
+/// | an import that is not granted | [`Rejection::Import`](crate::Rejection::Import) |
+/// | an image that is not pure | [`Rejection::NotPure`](crate::Rejection::NotPure) |
+/// | what exceeds a quota | [`Rejection::Quota`](crate::Rejection::Quota), [`Rejection::TooLarge`](crate::Rejection::TooLarge) for sizes that the target has stated |
+///
+/// For each the target logs one line (`WARN`), limited as other lines that peers cause.
+#[derive(Clone)]
+#[must_use]
+pub struct Policy {
+    pub(crate) connect: Connect,
+    same_user: Option<Grant>,
+    every_peer: Option<Grant>,
+    keys: Vec<TrustedKey>,
+    revoked: BTreeSet<PublicKey>,
+    check: Option<Check>,
+    pub(crate) quotas: Quotas,
+    pub(crate) stack: usize,
+    pub(crate) level: Level,
+    pub(crate) max_run_time: Option<Duration>,
+}
+
+/// A key whose code runs.
+#[derive(Clone, Debug)]
+struct TrustedKey {
+    name: String,
+    key: PublicKey,
+    grant: Grant,
+}
+
+/// Why a target cannot serve by a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// Over a network the policy would refuse all code.
+    #[error(
+        "this policy accepts code of the target's own user alone, and `{address}` knows no users; help: sign the images and `Policy::accept_key`, or, where every peer that reaches the address is trusted, `Policy::trust_every_peer`"
+    )]
+    NoUsers {
+        /// The address.
+        address: String,
+    },
+    /// Address ranges where the transport knows no addresses.
+    #[error(
+        "this policy admits connections by address, and `{address}` does not know the addresses of its peers; help: listen at `ucx://HOST:PORT`, or leave out `Policy::connect_from`"
+    )]
+    NoAddresses {
+        /// The address.
+        address: String,
+    },
+    /// One key with two grants.
+    #[error("the keys `{first}` and `{second}` of this policy are the same key {key}")]
+    SameKey {
+        /// Name of one.
+        first: String,
+        /// Name of the other.
+        second: String,
+        /// The key.
+        key: PublicKey,
+    },
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            connect: Connect::default(),
+            same_user: None,
+            every_peer: None,
+            keys: Vec::new(),
+            revoked: BTreeSet::new(),
+            check: None,
+            quotas: Quotas::default(),
+            stack: 4 << 20,
+            level: Level::default(),
+            max_run_time: None,
+        }
+    }
 }
 
 impl Policy {
-    /// Whether the image may be installed; otherwise why not.
-    pub(crate) fn accepts(&self, source: &SourceInfo, image: &ImageInfo<'_>) -> Result<(), &'static str> {
-        match self {
-            Self::Nothing => {
-                Err("this target accepts no code; help: `Target::builder().accept_code()` on the target")
-            }
-            Self::Everything => Ok(()),
-            Self::Checked(check) => {
-                // The host's function is called by one thread at a time. After a panic it may be called again.
-                let check = check.lock().unwrap_or_else(PoisonError::into_inner);
-                if check(source, image) {
-                    Ok(())
-                } else {
-                    Err("the target's own check refused it")
-                }
-            }
+    /// Admits processes of the target's own user, and runs no code.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs code of processes of the target's own user, without signatures: the default of embedded uses.
+    /// [`TargetBuilder::accept_code`](crate::TargetBuilder::accept_code) uses it.
+    ///
+    /// # Safety
+    /// As for [`accept_unsigned`](Self::accept_unsigned).
+    pub unsafe fn trust_same_user() -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::new().accept_unsigned(Unsigned::SameUser, Grant::new()) }
+    }
+
+    /// Runs code of every peer that may connect, without signatures. Over UCX that is every process that reaches the address.
+    ///
+    /// # Safety
+    /// As for [`accept_unsigned`](Self::accept_unsigned).
+    pub unsafe fn trust_every_peer() -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::new().accept_unsigned(Unsigned::EveryPeer, Grant::new()) }
+    }
+
+    // Which peers connect.
+
+    /// Lets processes of these users connect over `shm`, beside those of the target's own user. The target copies the payloads
+    /// of other users out of shared memory before it uses them.
+    pub fn connect_users(mut self, users: impl IntoIterator<Item = u32>) -> Self {
+        self.connect.add_users(users);
+        self
+    }
+
+    /// Lets processes of all users connect over `shm`: see [`connect_users`](Self::connect_users).
+    pub fn connect_any_user(mut self) -> Self {
+        self.connect.add_any_user();
+        self
+    }
+
+    /// Lets peers connect over `ucx` and `ucx-put` from these addresses only. Called again, from those, too. Without this, from
+    /// every address.
+    ///
+    /// It is a filter for honest peers: what reaches the ports that UCX opens reaches UCX, which trusts its peers (`SECURITY.md`).
+    pub fn connect_from(mut self, ranges: impl IntoIterator<Item = AddressRange>) -> Self {
+        self.connect.add_addresses(ranges);
+        self
+    }
+
+    // Whose code runs.
+
+    /// Accepts code without a signature from these sources, and code signed by keys that the policy does not know. A second call
+    /// for the same sources replaces the grant. For processes of the same user the grant of [`Unsigned::SameUser`] holds, if
+    /// there is one.
+    ///
+    /// # Safety
+    /// Accepted code runs with all the rights of this process. Nothing confines it: neither a signature, which proves its
+    /// author, nor a grant. The caller trusts these sources with this process's memory. The arguments of
+    /// [`allow`](crate::TargetBuilder::allow), [`allow_set`](crate::TargetBuilder::allow_set) and
+    /// [`allow_library`](crate::TargetBuilder::allow_library) must be what the accepted code takes them for.
+    ///
+    /// A panic leaves an invocation by a jump, as `longjmp` would, and so does everything else that ends one early. A
+    /// function passed to those three that calls back into injected code (as `qsort` calls its comparison) has its
+    /// frames jumped over: none of their values are dropped, and locks that they hold stay locked. Each such function
+    /// must tolerate that. Functions registered by `#[ifunc::export]` need not: a panic in a callback (`&mut dyn
+    /// FnMut`) lets them return first, and one in what they call by a raw pointer ends the process.
+    pub unsafe fn accept_unsigned(mut self, from: Unsigned, grant: Grant) -> Self {
+        match from {
+            Unsigned::SameUser => self.same_user = Some(grant),
+            Unsigned::EveryPeer => self.every_peer = Some(grant),
         }
+        self
+    }
+
+    /// Accepts code that is signed by this key, from every source that may connect. The name stands for the key in
+    /// messages and logs.
+    ///
+    /// # Safety
+    /// As for [`accept_unsigned`](Self::accept_unsigned), for whoever has the secret key.
+    pub unsafe fn accept_key(mut self, name: impl Into<String>, key: PublicKey, grant: Grant) -> Self {
+        let name = name.into();
+        self.keys.push(TrustedKey { name, key, grant });
+        self
+    }
+
+    /// Refuses code that is signed by this key, whatever else the policy says of the key or the source.
+    pub fn revoke(mut self, key: PublicKey) -> Self {
+        self.revoked.insert(key);
+        self
+    }
+
+    /// Refuses images for which `check` returns `false`. The target calls it at every install of an image that the rest of the
+    /// policy accepts. If the image comes over a link that carries invocations both ways, the link is locked meanwhile: `check`
+    /// must not use a source that sends over it.
+    pub fn accept_if(mut self, check: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static) -> Self {
+        self.check = Some(Arc::new(Mutex::new(Box::new(check))));
+        self
+    }
+
+    // What code may use.
+
+    /// What each connection may use. Those of a key or of unsigned code are in its [`Grant`].
+    pub fn quotas(mut self, quotas: Quotas) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
+    /// Stack of injected code in bytes, at least 512 KiB. Default 4 MiB; memory is committed when it is touched.
+    pub fn stack(mut self, bytes: usize) -> Self {
+        self.stack = bytes;
+        self
+    }
+
+    // What a fault does.
+
+    /// What ends an invocation alone, and what ends the process. Default [`Level::Panics`].
+    ///
+    /// With [`Level::Contained`], a fault of an ifunc is reported to its source as [`Failure::Fault`](crate::Failure::Fault),
+    /// with the signal, the address and the place. It is for bugs, not for attackers: whatever the ifunc wrote before stays
+    /// written. A fault that is not the ifunc's own ends the process as before: one in an exported function, or in a
+    /// function that was [`allow`](crate::TargetBuilder::allow)ed without a guard. As for a panic, an invocation that ends early
+    /// is left by a jump: see [`accept_unsigned`](Self::accept_unsigned).
+    ///
+    /// The handlers of SIGSEGV, SIGBUS, SIGFPE and SIGILL that the process has when the first target is made keep everything that is
+    /// not contained. A handler that is installed afterwards takes the place of the target's: a later target warns of that.
+    pub fn level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// How long an invocation may run; the entries of a batch that run together count as one. Default: without a limit. At
+    /// the limit, or at most a quarter (at least a millisecond) after it, the invocation ends with
+    /// [`Failure::Deadline`](crate::Failure::Deadline), at whatever instruction it is. A function of the host is not
+    /// interrupted: the invocation ends when that returns.
+    ///
+    /// A thread of the target's own watches all invocations; they pay nothing for it. A thread that runs an invocation
+    /// that is overdue gets SIGURG. A target that moves to another thread and is polled there by hand watches that thread once it has
+    /// been armed ([`Target::arm`](crate::Target::arm)) there, or has taken an image.
+    pub fn max_run_time(mut self, limit: Duration) -> Self {
+        self.max_run_time = Some(limit);
+        self
+    }
+
+    /// Whether it accepts code of processes of its own user alone.
+    fn knows_users_only(&self) -> bool {
+        self.same_user.is_some() && self.every_peer.is_none() && self.keys.is_empty()
+    }
+
+    /// Checks whether the policy suits a transport without users, and one without addresses of its peers.
+    pub(crate) fn check_transport(
+        &self,
+        address: &str,
+        has_users: bool,
+        has_addresses: bool,
+    ) -> Result<(), PolicyError> {
+        let address = || address.to_owned();
+        if !has_users && self.knows_users_only() {
+            return Err(PolicyError::NoUsers { address: address() });
+        }
+        if !has_users && !has_addresses && self.connect.has_addresses() {
+            return Err(PolicyError::NoAddresses { address: address() });
+        }
+        Ok(())
     }
 }
 
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "Nothing",
-            Self::Everything => "Everything",
-            Self::Checked(_) => "Checked",
-        })
+        let Self {
+            connect,
+            same_user,
+            every_peer,
+            keys,
+            revoked,
+            check,
+            quotas,
+            stack,
+            level,
+            max_run_time,
+        } = self;
+        f.debug_struct("Policy")
+            .field("connect", connect)
+            .field("same_user", same_user)
+            .field("every_peer", every_peer)
+            .field("keys", keys)
+            .field("revoked", revoked)
+            .field("has_check", &check.is_some())
+            .field("quotas", quotas)
+            .field("stack", stack)
+            .field("level", level)
+            .field("max_run_time", max_run_time)
+            .finish()
     }
 }

@@ -8,7 +8,8 @@
 //! let me = Launched::from_env()?;
 //! let meeting = Rendezvous::from_env(&me.job)?;
 //! // SAFETY: the processes of this job, which are trusted with this one's memory.
-//! let target = unsafe { ifunc_rt::Target::builder().accept_code() }.listen("ucx://10.0.0.7:0")?;
+//! let policy = unsafe { ifunc_rt::Policy::trust_every_peer() };
+//! let target = ifunc_rt::Target::builder().policy(policy).listen("ucx://10.0.0.7:0")?;
 //! let published = meeting.publish(me.rank, &target.address())?;
 //! let serving = target.spawn(0u64)?;
 //! for rank in 0..me.size {

@@ -46,6 +46,7 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
                 }
                 Rejection::ImportSignature => detail.lines().map(signatures).collect(),
                 Rejection::MissingImport => explain_missing(&detail, |symbol| about.import(symbol)),
+                Rejection::Signature => detail + &library.explain_signature(),
                 _ => detail,
             };
             Error::Rejected { ifunc, why, detail }

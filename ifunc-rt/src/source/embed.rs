@@ -9,6 +9,7 @@ use super::Source;
 use super::error::LibraryError;
 use super::handle::Handle;
 use super::library::Library;
+use crate::keys::Signatures;
 
 /// The image of an ifunc in the program's own read-only data. [`include_image!`](crate::include_image) makes it, and
 /// [`Source::register_image`] takes it.
@@ -45,6 +46,23 @@ impl<F: Ifunc> fmt::Debug for EmbeddedImage<F> {
 }
 
 impl Source {
+    /// Sends these signatures with the images that are registered from now on, however they are loaded: for images that are
+    /// embedded in a program or loaded from bytes. An image that is read from `NAME.so` has its signature in `NAME.sig` beside it.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let source = ifunc_rt::Source::connect("ucx://10.0.0.7:7000")?;
+    /// # const SIGNATURES: &str = "";
+    /// // Of `include_str!("../signatures")`, which `cargo ifunc sign --output signatures` wrote.
+    /// source.add_signatures(&SIGNATURES.parse()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_signatures(&self, signatures: &Signatures) {
+        let known = &mut self.shared().lock().connection.signatures;
+        signatures.iter().for_each(|signature| known.add(*signature));
+    }
+
     /// As [`register`](Self::register), from an image embedded in this program, without a search for a file.
     ///
     /// # Errors

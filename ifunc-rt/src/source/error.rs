@@ -7,6 +7,8 @@ use ifunc::payload::{DecodeError, EncodeError};
 use ifunc_abi::image::ImageError;
 use ifunc_abi::status::{Failure, Rejection};
 
+use crate::keys::KeyError;
+
 /// Why a call has no answer, or a send did not go out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -221,6 +223,9 @@ pub enum LibraryError {
         /// The system's error.
         error: std::io::Error,
     },
+    /// The file of signatures beside the library cannot be used.
+    #[error(transparent)]
+    Signatures(#[from] KeyError),
     /// The file is no ifunc library.
     #[error("`{}` is no ifunc library: {why}; help: `cargo ifunc build` makes one", path.display())]
     NotALibrary {

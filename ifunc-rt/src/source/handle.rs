@@ -271,15 +271,14 @@ impl Drop for Binding {
 }
 
 impl Submitter {
-    pub(super) fn new(source: &Source, library: Library) -> Self {
+    pub(super) fn new(source: &Source, mut library: Library) -> Self {
+        let mut state = source.shared.lock();
+        let connection = &mut state.connection;
+        let known = connection.signatures.of(&library.id).map(|known| known.raw());
+        library.signature = library.signature.or(known);
         let library = Arc::new(library);
-        let handle = source
-            .shared
-            .lock()
-            .connection
-            .protocol
-            .caller
-            .bind(Arc::clone(&library));
+        let handle = connection.protocol.caller.bind(Arc::clone(&library));
+        drop(state);
         let binding = Binding {
             source: source.clone(),
             library,

@@ -7,12 +7,17 @@ use ifunc::payload::Ifunc;
 use ifunc_abi::ImageId;
 use ifunc_abi::about::About;
 use ifunc_abi::image::{EntryFlags, Image, ImportKind, MAGIC};
+use ifunc_abi::signature::Signature;
 
 use super::completion::{FUNCTION, VARIABLE};
 use super::error::{Error, LibraryError};
 use crate::fingerprint;
+use crate::keys::Signatures;
 use ifunc_exec::debug::{self, DebugObject, Functions};
 use ifunc_exec::{InstalledEntry, InstalledImage, library};
+
+/// Extension of a file of signatures.
+const SIGNATURES: &str = "sig";
 
 /// An entry of an image, and the metadata of its library.
 #[derive(Debug)]
@@ -28,6 +33,10 @@ pub struct Library {
     /// Number of the image's entries.
     entries: u8,
     pub(super) image: Vec<u8>,
+    /// The signature that is sent beside the image.
+    pub(super) signature: Option<Signature>,
+    /// The file of signatures beside the library, if it has none of this image.
+    stale_signatures: Option<PathBuf>,
     about: Vec<u8>,
     flags: EntryFlags,
     /// Its code may send other invocations, or forward itself.
@@ -50,6 +59,10 @@ impl ifunc_proto::caller::Image for Library {
         &self.image
     }
 
+    fn signature(&self) -> Option<&Signature> {
+        self.signature.as_ref()
+    }
+
     fn entries(&self) -> u8 {
         self.entries
     }
@@ -66,7 +79,31 @@ impl ifunc_proto::caller::Image for Library {
 
 impl Library {
     pub(super) fn read(path: &Path, name: Option<&str>) -> Result<Self, LibraryError> {
-        Self::parse(&read_file(path)?, name, path)
+        Self::parse(&read_file(path)?, name, path)?.with_signature_beside(path)
+    }
+
+    /// Takes the signature of the image from the file beside the library: `NAME.sig` beside `NAME.so`.
+    fn with_signature_beside(mut self, path: &Path) -> Result<Self, LibraryError> {
+        let path = path.with_extension(SIGNATURES);
+        if !path.is_file() {
+            return Ok(self);
+        }
+        match Signatures::read(&path)?.of(&self.id) {
+            Some(signature) => self.signature = Some(signature.raw()),
+            None => self.stale_signatures = Some(path),
+        }
+        Ok(self)
+    }
+
+    /// What to do if a target refuses the image for its signature; empty: the target has said all.
+    pub(super) fn explain_signature(&self) -> String {
+        match &self.stale_signatures {
+            Some(path) if self.signature.is_none() => format!(
+                "; `{}` has no signature of this image: it was built again since; help: `cargo ifunc sign` it again",
+                path.display()
+            ),
+            _ => String::new(),
+        }
     }
 
     /// Parses a library or an image, for the entry of this name. Without a name it is the entry that the library is named after: it
@@ -133,6 +170,8 @@ impl Library {
             payload_align,
             travels: parsed.travels(),
             installed: None,
+            signature: None,
+            stale_signatures: None,
             about,
             image,
             source_functions: None,
@@ -148,9 +187,15 @@ impl Library {
         let path = Path::new("(installed)");
         let library = Self::parse(&bytes, Some(&entry.name), path).map_err(std::io::Error::other)?;
         Ok(Self {
+            signature: image.signature().copied(),
             installed: Some(entry),
             ..library
         })
+    }
+
+    /// Whether it is sent as an installed image is sent now: that may have got a signature.
+    pub(crate) fn has_signature_of(&self, image: &InstalledImage) -> bool {
+        self.signature.as_ref() == image.signature()
     }
 
     /// The installed entry that it was made of.
@@ -182,7 +227,7 @@ impl Library {
     /// As for [`SourceFunctions::open`].
     pub(super) unsafe fn open(path: &Path, name: Option<&str>) -> Result<Self, LibraryError> {
         let bytes = read_file(path)?;
-        let library = Self::parse(&bytes, name, path)?;
+        let library = Self::parse(&bytes, name, path)?.with_signature_beside(path)?;
         // SAFETY: the caller's promise.
         let functions = unsafe { SourceFunctions::open(&bytes, &library)? };
         Ok(Self {

@@ -59,7 +59,7 @@ impl AnswerMemory for LongAnswers {
             )
         } else {
             format!(
-                "an answer of at least {len} bytes, the target's limit is {limit}; help: `Target::builder().max_answer(..)` on the target"
+                "an answer of at least {len} bytes, the target's limit is {limit}; help: `answer_bytes` of the quotas in the target's policy"
             )
         }
     }
@@ -99,7 +99,7 @@ mod tests {
         assert!(answers.taken_by(1, 50).is_none());
         let taken = answers.taken_by(2, 10);
         assert_eq!((answers.max_answer(1), answers.max_answer(2)), (50, 10));
-        assert!(answers.too_long(1, 51).contains("max_answer(..)` on the target"));
+        assert!(answers.too_long(1, 51).contains("`answer_bytes` of the quotas"));
         assert!(answers.too_long(2, 51).contains("SourceOptions::max_answer"));
         drop(taken);
         assert_eq!(answers.max_answer(2), 50);

@@ -19,7 +19,7 @@ pub(super) struct Argument {
     pub(super) target: *mut c_void,
     /// Describes their type.
     host_type: fn() -> HostType,
-    /// Equal for target arguments that the same entries suit: a hash of their type, inverted if they are shared.
+    /// Equal for target arguments that the same entries suit: a hash of their type, inverted if they are shared. Never 0.
     pub(super) key: u64,
     /// Several threads run invocations on them at the same time.
     pub(super) shared: bool,
@@ -57,7 +57,8 @@ impl HostType {
 pub(super) fn hash_of<T: 'static>() -> u64 {
     let mut hasher = DefaultHasher::new();
     TypeId::of::<T>().hash(&mut hasher);
-    hasher.finish()
+    // Neither the hash nor its inverse is 0.
+    hasher.finish() >> 1 | 1
 }
 
 impl Argument {

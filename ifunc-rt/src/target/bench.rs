@@ -14,7 +14,7 @@ use super::one_way::OneWay;
 use super::unfinished::Unfinished;
 use super::{Argument, Host};
 use crate::observe::{Metrics, StatsHandle};
-use crate::policy::Policy;
+use crate::policy::{Policy, Quotas};
 use crate::serve::doorbell::TargetDoorbell;
 use crate::transport::{ConnectConfig, Ends, Key, Link, Peer, Rx, Tx, Waiter};
 
@@ -102,19 +102,21 @@ impl Bench {
         };
         let unfinished = Unfinished::new(max_bytes, max_age);
         let answers = LongAnswers::new(limits.max_answer, &unfinished);
+        // SAFETY: the images are those of the tests.
+        let policy = unsafe { Policy::trust_every_peer() }.quotas(Quotas::UNLIMITED);
+        let rules = policy.rules().unwrap();
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),
             host: Host {
-                policy: Policy::Everything,
+                rules,
                 executor,
                 metrics,
                 hello: crate::hello::serving(limits),
                 max_handles: 64,
-                code_per_connection: (usize::MAX, usize::MAX),
                 copy_payloads: false,
                 share_stats: None,
-                other_users: false,
+                connect: std::sync::Arc::default(),
                 peers: super::Peers::default(),
                 membership: None,
                 travels,

@@ -1,7 +1,6 @@
 //! Options of a target.
 
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use ifunc::host::{Interface, InterfaceExport, NameConflict};
@@ -15,7 +14,7 @@ use ifunc_exec::{
 
 use super::Target;
 use super::escape::{AfterEscape, EscapeHook, Escaped, Level};
-use crate::policy::{ImageInfo, Policy, SourceInfo};
+use crate::policy::{Policy, PolicyError};
 use crate::source::search;
 use crate::transport::address::{Address, AddressError};
 use crate::transport::{ListenConfig, ListenError, Listener};
@@ -28,7 +27,14 @@ const CREDITS: &str = "IFUNC_CREDITS";
 /// Environment variable for [`ring`](TargetBuilder::ring).
 const RING: &str = "IFUNC_RING";
 
-/// Options of a [`Target`]. Sizes are in bytes.
+/// Before a policy is known.
+const NO_LIMITS: Limits = Limits {
+    max_payload: 0,
+    max_image: 0,
+    max_answer: 0,
+};
+
+/// Options of a [`Target`]: its [policy](Self::policy), what it exports, and what it uses. Sizes are in bytes.
 #[derive(Debug)]
 #[must_use]
 pub struct TargetBuilder {
@@ -42,7 +48,6 @@ pub struct TargetBuilder {
     pub(super) interfaces: Vec<InterfaceExport>,
     pub(super) max_handles: usize,
     pub(super) unfinished: (usize, Duration),
-    pub(super) code_per_connection: (usize, usize),
     pub(super) executor: InProcessOptions,
     pub(super) copy_payloads: bool,
     pub(super) listen: ListenConfig,
@@ -71,6 +76,9 @@ pub enum TargetError {
     /// arguments have an opaque name that exports use for another type.
     #[error(transparent)]
     Names(#[from] NameConflict),
+    /// The policy does not suit the address, or contradicts itself.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// The argument of [`allow_library`](TargetBuilder::allow_library) is no soname.
     #[error(transparent)]
     Library(#[from] InvalidSoname),
@@ -108,16 +116,13 @@ impl TargetError {
 
 impl Default for TargetBuilder {
     fn default() -> Self {
-        let limits = Limits {
-            max_payload: 64 << 20,
-            max_image: 16 << 20,
-            max_answer: 64 << 20,
-        };
-        let mut listen = ListenConfig::with_hello(crate::hello::serving(limits));
+        let policy = Policy::default();
+        // Those of the policy hold: see `start`.
+        let mut listen = ListenConfig::with_hello(crate::hello::serving(NO_LIMITS));
         // Over a link to a peer that serves.
         listen.hello.roles = Roles::SERVES.with(Roles::INVOKES);
         Self {
-            policy: Policy::Nothing,
+            policy,
             exports: None,
             allowed: Vec::new(),
             remote_exports: false,
@@ -126,12 +131,12 @@ impl Default for TargetBuilder {
             interfaces: Vec::new(),
             max_handles: 4096,
             unfinished: (256 << 20, Duration::from_secs(60)),
-            code_per_connection: (64 << 20, 1024),
             executor: InProcessOptions {
                 code_bytes: 256 << 20,
                 max_images: 4096,
                 max_image_memory: 64 << 20,
-                stack_bytes: 4 << 20,
+                // Those of the policy hold: see `start`.
+                stack_bytes: 0,
                 debug: DebugInfo::default(),
                 library_folders: search::folders,
                 contain: ContainOptions::default(),
@@ -150,46 +155,27 @@ impl Default for TargetBuilder {
 }
 
 impl TargetBuilder {
-    /// Accepts code from every source that may connect: by default, processes of the same user. At a `ucx://` address
-    /// every process that reaches the address may connect.
+    /// Runs code of processes of this target's own user, without signatures: short for
+    /// `policy(Policy::trust_same_user())`. A target on a network needs a [`Policy`] that says whose code it accepts.
     ///
     /// # Safety
-    /// Accepted code runs with all the rights of this process. Nothing confines it: a signature proves its author,
-    /// not what it does. The caller trusts every source that may connect with this process's memory. The arguments of
-    /// [`allow`](Self::allow), [`allow_set`](Self::allow_set) and [`allow_library`](Self::allow_library) must be what
-    /// the accepted code takes them for.
-    ///
-    /// A panic leaves an invocation by a jump, as `longjmp` would, and so does everything else that ends one early. A
-    /// function passed to those three that calls back into injected code (as `qsort` calls its comparison) has its
-    /// frames jumped over: none of their values are dropped, and locks that they hold stay locked. Each such function
-    /// must tolerate that. Functions registered by `#[ifunc::export]` need not: a panic in a callback (`&mut dyn
-    /// FnMut`) lets them return first, and one in what they call by a raw pointer ends the process.
-    pub unsafe fn accept_code(mut self) -> Self {
-        self.policy = Policy::Everything;
+    /// As for [`Policy::accept_unsigned`].
+    pub unsafe fn accept_code(self) -> Self {
+        // SAFETY: the caller's promise.
+        self.policy(unsafe { Policy::trust_same_user() })
+    }
+
+    /// What the target admits: which peers connect, whose code runs, what it may import and use, and what a fault does. The
+    /// default runs no code.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
         self
     }
 
-    /// Accepts code for which `validate` returns `true`. The target calls it at every install, after it has copied
-    /// and hashed the image. If the image comes over a link that carries invocations both ways, the link is locked
-    /// meanwhile: `validate` must not use a source that sends over it.
-    ///
-    /// # Safety
-    /// As for [`accept_code`](Self::accept_code), for the code that `validate` accepts.
-    pub unsafe fn accept_code_if(
-        mut self,
-        validate: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static,
-    ) -> Self {
-        self.policy = Policy::Checked(Mutex::new(Box::new(validate)));
-        self
-    }
-
-    /// Lets processes of other users connect. The target copies their payloads out of shared memory before it uses
-    /// them.
-    ///
-    /// # Safety
-    /// With [`accept_code`](Self::accept_code), every user who reaches the address runs code in this process.
-    pub unsafe fn accept_other_users(mut self) -> Self {
-        self.listen.other_users = true;
+    /// Changes the policy.
+    #[cfg(test)]
+    pub(crate) fn map_policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        self.policy = change(self.policy);
         self
     }
 
@@ -237,7 +223,7 @@ impl TargetBuilder {
 
     /// Allows images to import `pointer` under `name`: a function or data of the host, in addition to the exports of
     /// `#[ifunc::export]`. It must stay valid as long as the target lives, and must be what the accepted code takes
-    /// it for (see [`accept_code`](Self::accept_code)). Injected code calls it on the injected stack, unguarded: a
+    /// it for (see [`Policy::accept_unsigned`]). Injected code calls it on the injected stack, unguarded: a
     /// panic in it aborts the process, and if it calls back into injected code that panics, its frames are jumped
     /// over.
     #[expect(
@@ -245,7 +231,7 @@ impl TargetBuilder {
         reason = "the pointer is only handed to images"
     )]
     pub fn allow(mut self, name: impl Into<String>, pointer: *const c_void) -> Self {
-        // SAFETY: the accepted code takes it for what it is, as `accept_code` was promised.
+        // SAFETY: the accepted code takes it for what it is, as `Policy::accept_unsigned` was promised.
         self.allowed
             .push(unsafe { Symbol::untyped(name.into(), pointer) });
         self
@@ -273,7 +259,7 @@ impl TargetBuilder {
     /// # Safety
     /// The loader searches for the library in its usual places (`LD_LIBRARY_PATH`, the system's folders). Its
     /// constructors run in this process, and what it defines must be what the accepted code takes it for (see
-    /// [`accept_code`](Self::accept_code)). Its functions run on the injected stack, unguarded; those that call back
+    /// [`Policy::accept_unsigned`]). Its functions run on the injected stack, unguarded; those that call back
     /// into injected code must tolerate that a jump leaves them.
     pub unsafe fn allow_library(mut self, soname: impl Into<String>) -> Self {
         self.libraries.push(soname.into());
@@ -321,30 +307,9 @@ impl TargetBuilder {
         self
     }
 
-    /// Largest payload. Default 64 MiB.
-    pub fn max_payload(mut self, bytes: usize) -> Self {
-        self.listen.hello.limits.max_payload = bytes as u64;
-        self
-    }
-
-    /// Largest image. Default 16 MiB.
-    pub fn max_image(mut self, bytes: usize) -> Self {
-        self.listen.hello.limits.max_image = bytes as u64;
-        self
-    }
-
     /// Largest memory of one image, zero-initialised data included. Default 64 MiB.
     pub fn max_image_memory(mut self, bytes: usize) -> Self {
         self.executor.max_image_memory = bytes;
-        self
-    }
-
-    /// Largest answer. Default 64 MiB. A source may take less: [`SourceOptions::max_answer`](crate::SourceOptions::max_answer). An
-    /// answer of more than 64 KiB, or than a frame, is written to memory of the target's that counts among the
-    /// [unfinished bodies](Self::unfinished_bodies) until it is sent; one larger than a frame travels in fragments. An answer that another
-    /// node sends on has at most a quarter of the [outbox](Self::outbox).
-    pub fn max_answer(mut self, bytes: usize) -> Self {
-        self.listen.hello.limits.max_answer = bytes as u64;
         self
     }
 
@@ -373,14 +338,6 @@ impl TargetBuilder {
         self
     }
 
-    /// Memory of the images that one connection has bound, and their number. Default 64 MiB and 1024. Beyond them the target
-    /// [rejects](crate::Rejection::Quota) an image. A pinned image counts against the connection that brought it for as long as that
-    /// lives, and all pinned images together may take half of the [code cache](Self::code_cache).
-    pub fn code_per_connection(mut self, bytes: usize, images: usize) -> Self {
-        self.code_per_connection = (bytes, images);
-        self
-    }
-
     /// Address space for installed code of all connections, and its maximum number of images; memory is committed as
     /// images arrive. Default 256 MiB and 4096.
     pub fn code_cache(mut self, bytes: usize, images: usize) -> Self {
@@ -389,54 +346,18 @@ impl TargetBuilder {
         self
     }
 
-    /// Stack of injected code, at least 512 KiB. Default 4 MiB; memory is committed when it is touched.
-    pub fn stack(mut self, bytes: usize) -> Self {
-        self.executor.stack_bytes = bytes;
-        self
-    }
-
-    /// What ends an invocation alone, and what ends the process. Default [`Level::Panics`].
-    ///
-    /// With [`Level::Contained`], a fault of an ifunc is reported to its source as [`Failure::Fault`](crate::Failure::Fault),
-    /// with the signal, the address and the place. It is for bugs, not for attackers: whatever the ifunc wrote before stays
-    /// written. A fault that is not the ifunc's own ends the process as before: one in an exported function, or in a
-    /// function that was [`allow`](Self::allow)ed without a guard.
-    ///
-    /// The handlers of SIGSEGV, SIGBUS, SIGFPE and SIGILL that the process has when the first target is made keep everything that is
-    /// not contained. A handler that is installed afterwards takes the place of the target's: a later target warns of that.
-    ///
-    /// # Safety contract
-    /// As for a panic: see [`accept_code`](Self::accept_code).
-    pub fn level(mut self, level: Level) -> Self {
-        self.executor.contain.faults = level == Level::Contained;
-        self
-    }
-
-    /// How long an invocation may run; the entries of a batch that run together count as one. Default: without a limit. At
-    /// the limit, or at most a quarter (at least a millisecond) after it, the invocation ends with
-    /// [`Failure::Deadline`](crate::Failure::Deadline), at whatever instruction it is. A function of the host is not
-    /// interrupted: the invocation ends when that returns.
-    ///
-    /// A thread of the target's own watches all invocations; they pay nothing for it. A thread that runs an invocation
-    /// that is overdue gets SIGURG. A target that moves to another thread and is polled there by hand watches that thread once it has
-    /// been armed ([`Target::arm`](crate::Target::arm)) there, or has taken an image.
-    pub fn max_run_time(mut self, limit: Duration) -> Self {
-        self.executor.contain.deadline = Some(limit);
-        self
-    }
-
-    /// What the host does after an invocation ended early, by a panic, a fault, its [deadline](Self::max_run_time), or too little stack:
+    /// What the host does after an invocation ended early, by a panic, a fault, its [deadline](Policy::max_run_time), or too little stack:
     /// the data of the target may be half changed. The hook is called on the thread that serves, before the next
     /// invocation, and before the source receives the failure.
     ///
     /// ```no_run
-    /// use ifunc_rt::{AfterEscape, Level, Target};
+    /// use ifunc_rt::{AfterEscape, Level, Policy, Target};
     ///
     /// # fn main() -> Result<(), ifunc_rt::TargetError> {
     /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
-    /// let builder = unsafe { Target::builder().accept_code() };
-    /// let mut target = builder
-    ///     .level(Level::Contained)
+    /// let policy = unsafe { Policy::trust_same_user() };
+    /// let mut target = Target::builder()
+    ///     .policy(policy.level(Level::Contained))
     ///     .on_escape(|escaped| {
     ///         eprintln!("{} ended early: {} ({})", escaped.ifunc(), escaped.why(), escaped.detail());
     ///         match escaped.target_mut::<Vec<u64>>() {
@@ -521,7 +442,7 @@ impl TargetBuilder {
     /// Whether sources can read the target's counters ([`Source::target_stats`](crate::Source::target_stats), `cargo
     /// ifunc top`): names, sizes and hits of all ifuncs, users and processes of all sources. Default: sources of the
     /// same user can, and so can all sources where the transport does not know their user (`ucx://`), since they can
-    /// do more than read numbers. Processes of other users ([`accept_other_users`](Self::accept_other_users)) cannot.
+    /// do more than read numbers. Processes of other users ([`Policy::connect_any_user`]) cannot.
     pub fn share_stats(mut self, yes: bool) -> Self {
         self.share_stats = Some(yes);
         self
@@ -537,6 +458,9 @@ impl TargetBuilder {
     /// soname; memory is exhausted.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let address: Address = address.parse()?;
+        let (has_users, has_addresses) = (address.has_users(), address.has_addresses());
+        self.policy
+            .check_transport(&address.to_string(), has_users, has_addresses)?;
         self.start(|config| crate::transport::listen(&address, config))
     }
 
@@ -548,11 +472,12 @@ impl TargetBuilder {
     /// A target already listens on the worker; otherwise as [`listen`](Self::listen).
     #[cfg(feature = "ucx")]
     pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
+        self.policy.check_transport("ucx-worker:", false, false)?;
         self.start(|config| worker.engine().listen(&config))
     }
 
     fn start(
-        self,
+        mut self,
         listen: impl FnOnce(ListenConfig) -> Result<Box<dyn Listener>, ListenError>,
     ) -> Result<Target, TargetError> {
         let mut symbols = match &self.exports {
@@ -575,6 +500,17 @@ impl TargetBuilder {
             // SAFETY: the caller of `allow_library` made the promise that this function requires.
             unsafe { symbols.allow_library(soname) }?;
         }
+        self.listen.connect = self.policy.connect.clone();
+        self.listen.hello.limits = self.policy.quotas.limits();
+        let Policy {
+            stack,
+            level,
+            max_run_time,
+            ..
+        } = &self.policy;
+        self.executor.stack_bytes = *stack;
+        self.executor.contain.faults = *level == Level::Contained;
+        self.executor.contain.deadline = *max_run_time;
         let mut config = self.listen.clone();
         let or = |chosen: Option<u32>, name| chosen.map_or_else(|| number(name), |n| Ok(Some(n)));
         let (slots, data) = (or(self.slots, CREDITS)?, or(self.ring_bytes, RING)?);

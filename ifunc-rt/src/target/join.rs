@@ -59,7 +59,8 @@ impl Target {
     /// use ifunc_rt::group::Group;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// // SAFETY: the processes of this job, which are trusted with this one's memory.
-    /// let mut target = unsafe { ifunc_rt::Target::builder().accept_code() }.listen("ucx://10.0.0.7:0")?;
+    /// let policy = unsafe { ifunc_rt::Policy::trust_every_peer() };
+    /// let mut target = ifunc_rt::Target::builder().policy(policy).listen("ucx://10.0.0.7:0")?;
     /// let nodes = target.join(Group::launched()?)?;
     /// println!("node {} of {}", nodes.number(), nodes.others().len() + 1);
     /// target.serve(&mut 0u64)?;

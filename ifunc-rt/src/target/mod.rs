@@ -1,5 +1,6 @@
 //! The receiving side: installs what sources send and runs it on its own data.
 
+mod accept;
 mod answers;
 mod argument;
 #[cfg(test)]
@@ -11,7 +12,6 @@ mod join;
 mod one_way;
 mod peers;
 mod poll;
-mod quota;
 mod served;
 mod serving;
 mod shared;
@@ -45,7 +45,7 @@ use unfinished::Unfinished;
 
 use crate::group::{Membership, Nodes};
 use crate::observe::{Metrics, StatsHandle};
-use crate::policy::{Policy, SourceInfo};
+use crate::policy::{Connect, Rules, SourceInfo};
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
 use crate::source::connection::Service;
 use crate::transport::Listener;
@@ -87,18 +87,17 @@ pub struct Target {
 
 /// State that all connections share.
 struct Host {
-    policy: Policy,
+    rules: Rules,
     executor: InProcess,
     metrics: Arc<Metrics>,
     /// What this target states about itself. Its limits are those of all connections.
     hello: Hello,
     max_handles: usize,
-    /// Bytes and images that one connection may have installed.
-    code_per_connection: (usize, usize),
     copy_payloads: bool,
     /// See [`TargetBuilder::share_stats`].
     share_stats: Option<bool>,
-    other_users: bool,
+    /// Which peers connect, and which of those that this target connects to are served.
+    connect: Arc<Connect>,
     /// Sources over links that were accepted.
     peers: Peers,
     /// The group that this target has joined.
@@ -142,14 +141,14 @@ impl Host {
         Service::new(
             self.server(true),
             crate::hello::both(&self.hello),
-            self.other_users,
+            Arc::clone(&self.connect),
             Arc::clone(&self.doorbell.local),
         )
     }
 }
 
 impl Target {
-    /// Options of a target. Without [`accept_code`](TargetBuilder::accept_code) it rejects every image.
+    /// Options of a target. Without a [policy](TargetBuilder::policy) it rejects every image.
     pub fn builder() -> TargetBuilder {
         TargetBuilder::default()
     }
@@ -159,6 +158,7 @@ impl Target {
         symbols: HostSymbols,
         listener: Box<dyn Listener>,
     ) -> Result<Self, TargetError> {
+        let rules = builder.policy.rules()?;
         let (address, timing) = (listener.address(), builder.timing);
         let (max_bytes, max_age) = builder.unfinished;
         let unfinished = Unfinished::new(max_bytes, max_age);
@@ -190,15 +190,14 @@ impl Target {
         Ok(Self {
             links: Links::new(listener),
             host: Host {
-                policy: builder.policy,
+                rules,
                 executor,
                 metrics,
                 hello: builder.listen.hello,
                 max_handles: builder.max_handles,
-                code_per_connection: builder.code_per_connection,
                 copy_payloads: builder.copy_payloads,
                 share_stats: builder.share_stats,
-                other_users: builder.listen.other_users,
+                connect: Arc::new(builder.policy.connect),
                 peers: Peers::default(),
                 membership: None,
                 unfinished,
@@ -341,8 +340,8 @@ impl Target {
     /// target. When the peer goes away, the next use of the source reconnects, as for any source.
     ///
     /// # Errors
-    /// As [`Source::connect`]. The other target belongs to another user, and this one does not
-    /// [accept other users](TargetBuilder::accept_other_users).
+    /// As [`Source::connect`]. The other target belongs to a user whose processes may not
+    /// [connect](crate::Policy::connect_users) to this one.
     pub fn connect(&mut self, address: &str) -> Result<Source, SourceError> {
         self.connect_with(address, SourceOptions::default())
     }

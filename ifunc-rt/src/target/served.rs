@@ -5,13 +5,10 @@ use std::time::Instant;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::frame::Header;
-use ifunc_abi::image::{Entry, EntryFlags};
-use ifunc_abi::status::{Rejection, Status};
+use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_abi::travel::TravelHead;
 use ifunc_exec::services::now;
-use ifunc_exec::{
-    BatchAnswers, BatchEnd, EntryProperties, Executor, InProcess, InstalledEntry, InstalledImage, Session,
-};
+use ifunc_exec::{BatchAnswers, BatchEnd, EntryProperties, Executor, InProcess, InstalledEntry, Session};
 use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
@@ -21,15 +18,15 @@ use ifunc_proto::host::{
 use ifunc_proto::link::Body;
 
 use super::Host;
+use super::accept::{Accepted, Charges};
 use super::answers::TakenBySource;
 use super::argument::Argument;
-use super::quota::{Charge, CodeQuota};
 use super::unfinished::Held;
 use super::visits::TakenVisit;
 use crate::observe::{
     About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, limited, run_observed,
 };
-use crate::policy::{ImageInfo, SourceInfo};
+use crate::policy::{Authority, Meter, SourceInfo};
 use crate::transport::{Link, Peer};
 
 /// Bytes of a copied payload that are kept for the next one, where each invocation has its payload copied.
@@ -52,8 +49,8 @@ pub(super) struct State {
     taken_visit: Option<Box<TakenVisit>>,
     /// What its unfinished body holds.
     held: Held,
-    /// The code that it has installed.
-    code: CodeQuota,
+    /// What it may use, and uses.
+    pub(super) meter: Arc<Meter>,
     /// Its limit of answers, if that is less than the target's.
     _answers: Option<TakenBySource>,
     /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
@@ -62,8 +59,8 @@ pub(super) struct State {
     may_ask: bool,
     pages: Pages,
     /// Parent of the spans of its invocations.
-    span: tracing::Span,
-    metrics: SourceMetrics,
+    pub(super) span: tracing::Span,
+    pub(super) metrics: SourceMetrics,
 }
 
 impl State {
@@ -113,7 +110,8 @@ impl State {
             taken: None,
             taken_visit: None,
             held: Held::new(&host.unfinished),
-            code: CodeQuota::new(host.code_per_connection),
+            // Larger images are refused by the limit that the source was told.
+            meter: Meter::new("this connection", host.rules.quotas().image_bytes(usize::MAX)),
             _answers: None,
             copies_payloads,
             may_ask,
@@ -135,11 +133,11 @@ impl State {
         };
         let metrics = self.metrics.bound(handle, about);
         let counters = Arc::clone(&metrics.counters);
-        let counted = Counted::new(Arc::clone(entry), counters, argument, false);
+        let counted = Counted::new(Arc::clone(entry), counters, argument, false, None);
         Bound {
             counted,
             metrics,
-            _charge: None,
+            _charges: None,
         }
     }
 
@@ -170,8 +168,8 @@ impl State {
 pub(crate) struct Bound {
     pub(super) counted: Counted,
     metrics: HandleMetrics,
-    /// What the image counts of the connection's quota, until its last entry is released.
-    _charge: Option<Arc<Charge>>,
+    /// What the image counts, until its last entry is released.
+    _charges: Option<Arc<Charges>>,
 }
 
 /// An entry of an installed image, what counts its invocations, and what every one of them would compute again.
@@ -179,11 +177,16 @@ pub(crate) struct Bound {
 pub(super) struct Counted {
     entry: Arc<InstalledEntry>,
     counters: Arc<HandleCounters>,
-    /// The [key](Argument::key) of the target arguments that the entry was found to suit.
+    /// The [key](Argument::key) of the target arguments that the entry was found to suit, or [`LIMITED`].
     suits: u64,
     /// Bits that are 0 in the address of a payload that is used in place.
     misplaced: usize,
+    /// Whose quotas each invocation counts against.
+    limited: Option<Arc<Authority>>,
 }
+
+/// No target arguments have this key: each invocation looks at its quotas, and one without quotas pays nothing for them.
+const LIMITED: u64 = 0;
 
 impl Counted {
     /// An entry that was accepted for these target arguments.
@@ -192,7 +195,9 @@ impl Counted {
         counters: Arc<HandleCounters>,
         argument: &Argument,
         copies_payloads: bool,
+        authority: Option<&Arc<Authority>>,
     ) -> Self {
+        let limited = authority.filter(|authority| authority.limits_invocations());
         let misplaced = if copies_payloads {
             usize::MAX
         } else {
@@ -201,8 +206,12 @@ impl Counted {
         Self {
             entry,
             counters,
-            suits: argument.key,
+            suits: match limited {
+                Some(_) => LIMITED,
+                None => argument.key,
+            },
             misplaced,
+            limited: limited.cloned(),
         }
     }
 }
@@ -223,47 +232,32 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     fn install(&mut self, install: Install) -> Result<Vec<Bound>, Refusal> {
         // Before the thread runs anything: a target may have moved between threads.
         self.session.prepare_thread();
-        let (first, id) = (install.handle, install.id);
-        let bytes = &install.body[install.image];
-        let size = bytes.len();
-        let mut about = None;
-        let admitted = self.state.code.admits(size);
-        let accepted = admitted.and_then(|()| self.accept(&id, bytes, &mut about));
-        let charged = accepted.and_then(|image| {
-            let charge = self.state.code.charge(&image)?;
-            Ok((image, charge.map(Arc::new)))
+        let Accepted {
+            image,
+            authority,
+            charges,
+        } = self.accept(&install)?;
+        let (first, size) = (install.handle, install.image.len());
+        self.state.metrics.installed();
+        let entries = InProcess::entries(&image).enumerate();
+        let bound = entries.map(|(index, entry)| {
+            let key = IfuncKey {
+                id: image.id,
+                entry: index as u8,
+            };
+            let name = &entry.name;
+            let about = About { key, name, size };
+            let metrics = self.state.metrics.bound(first + index as u32, about);
+            let counters = Arc::clone(&metrics.counters);
+            let copies_payloads = self.state.copies_payloads;
+            let counted = Counted::new(entry, counters, self.argument, copies_payloads, Some(&authority));
+            Bound {
+                counted,
+                metrics,
+                _charges: Some(Arc::clone(&charges)),
+            }
         });
-        match charged {
-            Ok((image, charge)) => {
-                self.state.metrics.installed();
-                let entries = InProcess::entries(&image).enumerate();
-                let bound = entries.map(|(index, entry)| {
-                    let key = IfuncKey {
-                        id: image.id,
-                        entry: index as u8,
-                    };
-                    let name = &entry.name;
-                    let about = About { key, name, size };
-                    let metrics = self.state.metrics.bound(first + index as u32, about);
-                    let counters = Arc::clone(&metrics.counters);
-                    let counted = Counted::new(entry, counters, self.argument, self.state.copies_payloads);
-                    Bound {
-                        counted,
-                        metrics,
-                        _charge: charge.clone(),
-                    }
-                });
-                Ok(bound.collect())
-            }
-            Err(refusal) => {
-                let (reason, detail) = (refusal.reason, &refusal.detail);
-                let name = about.map(|about| about.name);
-                let source = self.state.source.connection;
-                limited!(warn, [parent: &self.state.span] source, name, %reason, %detail, "image refused");
-                self.state.metrics.refused(reason, about);
-                Err(refusal)
-            }
-        }
+        Ok(bound.collect())
     }
 
     fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
@@ -482,6 +476,64 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
+        if counted.suits != self.argument.key {
+            return self.run_unusual(counted, invocation, answer);
+        }
+        self.run_suited(counted, invocation, answer)
+    }
+
+    /// Runs an invocation that has quotas, or of an entry that was bound for other target arguments.
+    #[cold]
+    #[inline(never)]
+    fn run_unusual<B: Body>(
+        &mut self,
+        counted: &Counted,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let (entry, executor) = (&*counted.entry, &self.host.executor);
+        if !self.argument.suits(executor, entry) {
+            return Err(unsuited(executor, entry, self.argument));
+        }
+        let Some(authority) = &counted.limited else {
+            return self.run_suited(counted, invocation, answer);
+        };
+        let _running = authority.begin(invocation.payload.len()).inspect_err(|refusal| {
+            let (reason, detail) = (refusal.reason, &refusal.detail);
+            let (source, ifunc) = (self.state.source.connection, &*entry.name);
+            let signer = authority.signer();
+            limited!(warn, [parent: &self.state.span] source, ifunc, signer, %reason, %detail, "invocation refused");
+        })?;
+        let max = authority.max_answer();
+        let answer = answer.map(|answer| {
+            let len = answer.len().min(max);
+            &mut answer[..len]
+        });
+        let failed = match self.run_suited(counted, invocation, answer) {
+            Err(failed) => failed,
+            executed => return executed,
+        };
+        // A long answer lies in memory of its own.
+        match failed.answer.as_ref().map(|answer| answer.bytes().len()) {
+            Some(len) if len > max => {
+                let why = authority.exceeded_by_answer(len);
+                Err(Box::new(Failed::new(
+                    Status::Failed(Failure::Answer),
+                    why.into_bytes(),
+                )))
+            }
+            _ => Err(failed),
+        }
+    }
+
+    /// Runs an invocation of an entry that suits the target arguments.
+    #[inline(always)]
+    fn run_suited<B: Body>(
+        &mut self,
+        counted: &Counted,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
         let Self {
             state,
             session,
@@ -489,9 +541,6 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ..
         } = self;
         let (entry, counters) = (&*counted.entry, &*counted.counters);
-        if counted.suits != argument.key && !argument.suits(&self.host.executor, entry) {
-            return Err(unsuited(&self.host.executor, entry, argument));
-        }
         let Invocation {
             sequence,
             is_batched,
@@ -537,7 +586,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         answers: Option<Answers<'_>>,
     ) -> RunEnd {
         let (entry, counters) = (&*counted.entry, &*counted.counters);
-        let suits = counted.suits == self.argument.key || self.argument.suits(&self.host.executor, entry);
+        let suits = counted.suits == self.argument.key
+            || counted.limited.is_none() && self.argument.suits(&self.host.executor, entry);
         if !InProcess::has_batch(entry) || !suits || tracing::level_enabled!(tracing::Level::TRACE) {
             return run_each(self, bound, run.part(0, run.count.min(ONE_BY_ONE)), answers);
         }
@@ -604,47 +654,6 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             );
         }
         self.host.escaped(self.argument, state.source, ifunc, failed);
-    }
-
-    /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
-    fn accept<'b>(
-        &self,
-        id: &ImageId,
-        bytes: &'b [u8],
-        about: &mut Option<About<'b>>,
-    ) -> Result<Arc<InstalledImage>, Refusal> {
-        let (host, argument) = (self.host, self.argument);
-        let (len, limit) = (bytes.len(), host.hello.limits.max_image);
-        if len as u64 > limit {
-            let detail = format!("an image of {len} bytes, the limit is {limit}");
-            return Err(Refusal::new(Rejection::TooLarge, detail));
-        }
-        let valid = host.executor.validate(id, bytes)?;
-        let image = valid.image();
-        let describe = |(index, entry): (u8, Entry<'b>)| About {
-            key: IfuncKey {
-                id: *id,
-                entry: index,
-            },
-            name: entry.name,
-            size: len,
-        };
-        for (index, entry) in (0..).zip(image.entries()) {
-            let name = entry.name;
-            *about = Some(describe((index, entry)));
-            if !argument.has_type(&host.executor, entry.target) {
-                return Err(argument.wrong_target(&host.executor, entry.target));
-            }
-            if argument.shared && !entry.flags.contains(EntryFlags::SHARED) {
-                return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
-            }
-            host.policy
-                .accepts(&self.state.source, &ImageInfo { name, id, len })
-                .map_err(|why| Refusal::new(Rejection::Policy, why))?;
-        }
-        *about = (0..).zip(image.entries()).next().map(describe);
-        argument.admits_imports(&host.executor, image.imports().map(|import| import.symbol))?;
-        host.executor.install(&valid)
     }
 }
 
@@ -716,4 +725,4 @@ fn unsuited(executor: &InProcess, entry: &InstalledEntry, argument: &Argument) -
     Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
 }
 
-const NOT_SHAREABLE: &str = "this target serves on several threads, and the ifunc takes its data for itself alone; help: take `&T` of a type that is `Sync` (atomics, or an opaque type with host functions that take `&T`), in C say `IFUNC_SHAREABLE(name)`, or let the target `serve`";
+pub(super) const NOT_SHAREABLE: &str = "this target serves on several threads, and the ifunc takes its data for itself alone; help: take `&T` of a type that is `Sync` (atomics, or an opaque type with host functions that take `&T`), in C say `IFUNC_SHAREABLE(name)`, or let the target `serve`";

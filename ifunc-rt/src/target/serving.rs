@@ -47,8 +47,8 @@ pub enum ServeEnd {
     /// The kernel refused something.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A function of the host's that serving calls panicked: the `validate` of
-    /// [`accept_code_if`](super::TargetBuilder::accept_code_if), or the drop of what the target owns. (Panics of
+    /// A function of the host's that serving calls panicked: the check of
+    /// [`Policy::accept_if`](crate::Policy::accept_if), or the drop of what the target owns. (Panics of
     /// ifuncs, and of exports that they call, end the invocation and not the target.)
     #[error("a function of this process panicked: {0}")]
     Panicked(String),

@@ -13,7 +13,7 @@ use ifunc_abi::ImageId;
 
 use super::{Error, age};
 use crate::source::search;
-use crate::{ByName, Call, Handle, Source, Target, TargetBuilder};
+use crate::{ByName, Call, Handle, Policy, Source, Target, TargetBuilder};
 
 /// Longest time without progress. The polling thread runs the ifunc itself, so this does not bound the ifunc's run
 /// time.
@@ -74,7 +74,7 @@ impl Fixture {
     /// ```
     ///
     /// # Safety
-    /// As for [`TargetBuilder::accept_code`], for the imports in the settings: they must be what the ifuncs of this
+    /// As for [`Policy::accept_unsigned`], for the imports in the settings: they must be what the ifuncs of this
     /// fixture take them for, and must tolerate that a jump leaves them if they call an ifunc back.
     ///
     /// # Errors
@@ -88,8 +88,9 @@ impl Fixture {
         // SAFETY: this value read these images from the developer's build folders, which are trusted as `cargo test`
         // trusts the test itself (see the module). Their types were compared with those of their handles, or the
         // caller of `run_by_name` promised them. The caller promised the allowed imports.
+        let policy = unsafe { Policy::trust_same_user() };
         let builder =
-            unsafe { Target::builder().accept_code_if(move |_, image| known.ids().contains(image.id)) };
+            Target::builder().policy(policy.accept_if(move |_, image| known.ids().contains(image.id)));
         let target = settings(builder).listen(&address)?;
         Ok(Self {
             registered: HashMap::new(),

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::images::{self, Add};
-use super::running::{Running, accepting, between_processes, everywhere, place, roomy, unique};
+use super::running::{Running, accepting, between_processes, everywhere, place, roomy, unique, with_quotas};
 use crate::{Aggregation, Error, Handle, Source, SourceOptions};
 
 fn never() -> Aggregation {
@@ -76,7 +76,10 @@ fn each_has_its_own_end_in_the_order_of_the_program() {
 fn many_at_once_run_in_order_and_answer_in_order() {
     const COUNT: u64 = 1500;
     everywhere(|address, builder| {
-        let target = Running::start(address, builder().max_payload(4096));
+        let target = Running::start(
+            address,
+            with_quotas(builder(), |quotas| quotas.payload_bytes(4096)),
+        );
         let source = source_with(address, Aggregation::default());
         let direct = add(&source);
         // Every handle can do it; an aggregated one is fast.
@@ -189,7 +192,10 @@ fn what_was_not_sent_is_not_lost_with_the_link() {
         drop(counts);
         drop(first);
         // What is open does not fit into one frame there, one of it into none, and one is not taken.
-        let second = Running::start(&address, accepting().ring(1 << 16).max_payload(33_500));
+        let second = Running::start(
+            &address,
+            with_quotas(accepting().ring(1 << 16), |quotas| quotas.payload_bytes(33_500)),
+        );
         assert!(matches!(lost.wait(), Err(Error::Indeterminate { .. })));
         assert_eq!(kept.wait().unwrap(), 2, "{transport}");
         assert_eq!(open.wait().unwrap(), 10);
@@ -258,7 +264,10 @@ fn an_image_that_the_next_target_does_not_take_is_told_of_each_of_its_invocation
     }
     drop((first, large));
     let limit = images::everything().encode().unwrap().len() - 1;
-    let second = Running::start(&address, accepting().max_image(limit));
+    let second = Running::start(
+        &address,
+        with_quotas(accepting(), |quotas| quotas.image_bytes(limit)),
+    );
     for call in refused {
         assert!(matches!(call.wait(), Err(Error::ImageTooLarge { .. })));
     }

@@ -9,7 +9,7 @@ use ifunc_abi::image::ImageParts;
 
 use super::images::{self, Add};
 use super::running::{Running, accepting, roomy, source, unique};
-use crate::{AfterEscape, Error, Failure, Level, Target};
+use crate::{AfterEscape, Error, Failure, Level, Target, TargetBuilder};
 
 /// Ifuncs that end early: name, machine code, and a part of the error that the source gets.
 const CASES: [(&str, &[u8], &str); 6] = [
@@ -57,6 +57,10 @@ fn image(name: &str, rx: &[u8]) -> ImageParts {
     }
 }
 
+fn contained(builder: TargetBuilder) -> TargetBuilder {
+    builder.map_policy(|policy| policy.level(Level::Contained))
+}
+
 /// Kilobytes of this process that are no file.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -71,9 +75,7 @@ fn memory() -> usize {
 fn escapes(faults: usize) {
     for transport in ["shm", "loopback"] {
         let address = unique(transport);
-        let builder = roomy()
-            .level(Level::Contained)
-            .max_run_time(Duration::from_millis(20));
+        let builder = contained(roomy()).map_policy(|policy| policy.max_run_time(Duration::from_millis(20)));
         // The value must survive what ends early: `loops` changes it first.
         let last = Arc::new(Mutex::new(0u64));
         let repaired = Arc::clone(&last);
@@ -185,7 +187,7 @@ fn thousand_faults_alone() {
 #[test]
 fn a_fault_in_a_batch_is_that_of_its_entry() {
     let address = unique("shm");
-    let target = Running::start(&address, roomy().level(Level::Contained));
+    let target = Running::start(&address, contained(roomy()));
     let source = source(&address);
     // Reads the address that is its payload: mov rax, [rdi]; mov rax, [rax]; add [rdx], rax; xor eax, eax; ret
     let rx = [
@@ -226,8 +228,7 @@ fn the_host_may_stop_after_what_ended_early() {
     let address = unique("loopback");
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
-    let mut target = accepting()
-        .level(Level::Contained)
+    let mut target = contained(accepting())
         .on_escape(move |escaped| {
             assert_eq!((escaped.ifunc(), escaped.why()), ("is_illegal", Failure::Fault));
             assert!(escaped.detail().starts_with("SIGILL"), "{escaped:?}");

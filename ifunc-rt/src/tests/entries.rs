@@ -5,7 +5,7 @@ use ifunc_abi::stats::{IfuncStats, Stats};
 
 use super::images;
 use super::running::{accepting, everywhere, source, unique};
-use crate::{ByName, Error, Handle, Target};
+use crate::{ByName, Error, Handle};
 
 fn number(answer: Vec<u8>) -> u64 {
     u64::from_le_bytes(answer.try_into().unwrap())
@@ -93,13 +93,12 @@ fn an_entry_must_be_named_where_there_are_several() {
 fn an_image_is_accepted_if_each_entry_is() {
     let address = unique("loopback");
     let (tell, told) = std::sync::mpsc::channel();
-    // SAFETY: the images of these tests.
-    let builder = unsafe {
-        Target::builder().accept_code_if(move |_, image| {
+    let builder = accepting().map_policy(|policy| {
+        policy.accept_if(move |_, image| {
             tell.send(image.name.to_owned()).unwrap();
             image.name != "panics"
         })
-    };
+    });
     let serving = builder.listen(&address).unwrap().spawn(0u64).unwrap();
     let source = source(&address);
     let count: Handle<ByName> = source

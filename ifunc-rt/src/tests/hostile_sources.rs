@@ -9,8 +9,9 @@ use ifunc_proto::link::Body as _;
 use zerocopy::IntoBytes;
 
 use super::images::{self, Add};
+use super::running::{accepting, with_quotas};
 use crate::transport::{Link, connect};
-use crate::{ByName, Error, Handle, Source, Target};
+use crate::{ByName, Error, Handle, Source, TargetBuilder};
 
 /// A source that sends frames by hand. Its handle 0 is bound to an ifunc that takes eight bytes.
 struct Raw(Link);
@@ -77,13 +78,16 @@ impl Raw {
     }
 }
 
+/// Two images per connection.
+fn few_images(builder: TargetBuilder) -> TargetBuilder {
+    with_quotas(builder, |quotas| quotas.code_bytes(1 << 20).images(2))
+}
+
 const MIB: usize = 1 << 20;
 
 #[test]
 fn unfinished_bodies_of_all_sources_share_one_budget() {
-    // SAFETY: the images are those of these tests.
-    let builder = unsafe { Target::builder().accept_code() };
-    let builder = builder.unfinished_bodies(6 * MIB, Duration::from_secs(3600));
+    let builder = accepting().unfinished_bodies(6 * MIB, Duration::from_secs(3600));
     let target = builder.listen("loopback:unfinished-budget").unwrap();
     let serving = target.spawn(0u64).unwrap();
     let mut hostile: Vec<Raw> = (0..8).map(|_| Raw::connect(serving.address())).collect();
@@ -110,9 +114,7 @@ fn unfinished_bodies_of_all_sources_share_one_budget() {
 
 #[test]
 fn a_body_that_is_never_completed_is_dropped_in_time() {
-    // SAFETY: the images are those of these tests.
-    let builder = unsafe { Target::builder().accept_code() };
-    let builder = builder.unfinished_bodies(4 * MIB, Duration::from_millis(200));
+    let builder = accepting().unfinished_bodies(4 * MIB, Duration::from_millis(200));
     let target = builder.listen("loopback:unfinished-age").unwrap();
     let address = target.address();
     let serving = target.spawn(0u64).unwrap();
@@ -141,9 +143,7 @@ fn a_body_that_is_never_completed_is_dropped_in_time() {
 
 #[test]
 fn the_code_of_a_connection_is_bounded() {
-    // SAFETY: the images are those of these tests.
-    let builder = unsafe { Target::builder().accept_code() };
-    let builder = builder.code_per_connection(1 << 20, 2);
+    let builder = few_images(accepting());
     let serving = builder
         .listen("loopback:code-quota")
         .unwrap()
@@ -159,7 +159,7 @@ fn the_code_of_a_connection_is_bounded() {
             why: Rejection::Quota,
             detail,
             ..
-        }) => assert!(detail.contains("code_per_connection"), "{detail}"),
+        }) => assert!(detail.contains("`images`"), "{detail}"),
         other => panic!("{other:?}"),
     }
     // It is this connection's alone, and what it releases does not count.
@@ -172,9 +172,7 @@ fn the_code_of_a_connection_is_bounded() {
 
 #[test]
 fn pinned_images_leave_room_when_their_source_has_left() {
-    // SAFETY: the images are those of these tests.
-    let builder = unsafe { Target::builder().accept_code() };
-    let builder = builder.code_cache(1 << 20, 6).code_per_connection(1 << 20, 2);
+    let builder = few_images(accepting().code_cache(1 << 20, 6));
     let serving = builder.listen("loopback:pins").unwrap().spawn(0u64).unwrap();
     let image = |number: u8, flags| {
         let image = images::counts();

@@ -385,7 +385,7 @@ fn tell_test(message: u64) {
     told(message as u32);
 }
 
-fn import(symbol: &str) -> ImportPart {
+pub(crate) fn import(symbol: &str) -> ImportPart {
     ImportPart {
         symbol: symbol.into(),
         flags: ImportFlags::NONE,

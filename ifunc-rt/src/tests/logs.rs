@@ -14,17 +14,22 @@ use crate::{Call, Error, Target};
 
 /// Keeps every event up to a level, as a line.
 #[derive(Clone)]
-struct Log {
+pub(super) struct Log {
     up_to: Level,
     lines: Arc<Mutex<Vec<(Level, String)>>>,
 }
 
 impl Log {
-    fn new(up_to: Level) -> Self {
+    pub(super) fn new(up_to: Level) -> Self {
         Self {
             up_to,
             lines: Arc::default(),
         }
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().map(|(_, line)| line.clone()).collect()
     }
 
     fn panics(&self) -> Vec<(Level, String)> {

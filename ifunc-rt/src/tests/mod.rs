@@ -26,6 +26,8 @@ mod interfaces;
 mod logs;
 #[cfg(not(loom))]
 mod nodes;
+#[cfg(not(loom))]
+mod policy;
 mod progress;
 mod reports;
 mod running;

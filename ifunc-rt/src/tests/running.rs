@@ -4,7 +4,9 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use crate::{Source, SourceOptions, StopHandle, Target, TargetBuilder};
+use crate::{
+    ImageInfo, Policy, Quotas, Source, SourceInfo, SourceOptions, StopHandle, Target, TargetBuilder,
+};
 
 /// Transports between processes on this machine. Without UCX there is one; `IFUNC_REQUIRE_UCX` requires two.
 pub(super) fn between_processes() -> &'static [&'static str] {
@@ -45,14 +47,11 @@ pub(super) fn unique(transport: &str) -> String {
 pub(super) fn panicking() -> (Arc<Barrier>, TargetBuilder) {
     let sent = Arc::new(Barrier::new(2));
     let barrier = Arc::clone(&sent);
-    // SAFETY: nothing is accepted.
-    let builder = unsafe {
-        Target::builder().accept_code_if(move |_, image| {
-            barrier.wait();
-            panic!("what is {}?", image.name)
-        })
+    let check = move |_: &SourceInfo, image: &ImageInfo<'_>| {
+        barrier.wait();
+        panic!("what is {}?", image.name)
     };
-    (sent, builder)
+    (sent, accepting().map_policy(|policy| policy.accept_if(check)))
 }
 
 pub(super) struct Running {
@@ -96,7 +95,12 @@ impl Drop for Running {
 
 pub(super) fn accepting() -> TargetBuilder {
     // SAFETY: the images of these tests.
-    unsafe { Target::builder().accept_code() }
+    Target::builder().policy(unsafe { Policy::trust_every_peer() })
+}
+
+/// With other quotas of each connection.
+pub(super) fn with_quotas(builder: TargetBuilder, change: impl FnOnce(Quotas) -> Quotas) -> TargetBuilder {
+    builder.map_policy(|policy| policy.quotas(change(Quotas::default())))
 }
 
 /// Has credit for several calls before its first poll, for any defaults in the environment.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::images::{self, Add};
 use super::running::{accepting, source, unique};
-use crate::{Error, ServeEnd, Target};
+use crate::{Error, ServeEnd};
 
 #[test]
 fn a_spawned_target_returns_what_it_owns_and_frees_its_address() {
@@ -73,13 +73,12 @@ fn a_panic_of_what_it_owns_is_contained() {
     }
 
     let owned = Panics;
-    // SAFETY: nothing is accepted.
-    let builder = unsafe {
-        Target::builder().accept_code_if(move |_, _| {
+    let builder = accepting().map_policy(|policy| {
+        policy.accept_if(move |_, _| {
             let _ = &owned;
             false
         })
-    };
+    });
     let serving = builder.listen(&unique("shm")).unwrap().spawn(5u64).unwrap();
     let error = serving.stop().unwrap_err();
     assert!(matches!(&error.why, ServeEnd::Panicked(why) if why.contains("part of the test")));
@@ -92,13 +91,12 @@ fn what_does_not_end_is_waited_for_until_a_deadline() {
     let address = unique("shm");
     let (entered, has_entered) = channel();
     let (leave, may_leave): (_, Receiver<()>) = channel();
-    // SAFETY: the images of these tests.
-    let builder = unsafe {
-        Target::builder().accept_code_if(move |_, _| {
+    let builder = accepting().map_policy(|policy| {
+        policy.accept_if(move |_, _| {
             entered.send(()).unwrap();
             may_leave.recv().is_ok()
         })
-    };
+    });
     let mut serving = builder.listen(&address).unwrap().spawn(5u64).unwrap();
     let source = source(&address);
     let add = source

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::images::{self, Add};
-use super::running::{Running, accepting, everywhere, source, unique};
-use crate::{Error, Failure, Rejection, Source, SourceOptions, Target, TargetBuilder};
+use super::running::{Running, accepting, everywhere, source, unique, with_quotas};
+use crate::{Error, Failure, Policy, Rejection, Source, SourceOptions, Target, TargetBuilder};
 
 #[test]
 fn calls_and_sends_in_order() {
@@ -64,7 +64,10 @@ fn several_images_and_statics() {
 #[test]
 fn large_payloads_travel_in_fragments() {
     everywhere(|address, builder| {
-        let _target = Running::start(address, builder().max_payload(5_000_000));
+        let _target = Running::start(
+            address,
+            with_quotas(builder(), |quotas| quotas.payload_bytes(5_000_000)),
+        );
         let source = source(address);
         // A payload that is no u64: `add` reports that it does not decode, and that it has read all of it.
         let add = source.load_bytes(&images::add().encode().unwrap()).unwrap();
@@ -158,7 +161,8 @@ fn refusals_carry_their_reason() {
     assert_eq!(why, Rejection::Policy);
     assert!(detail.contains("accept_code"), "{detail}");
     // SAFETY: nothing is accepted.
-    let judged = unsafe { Target::builder().accept_code_if(|_, image| image.name != "add") };
+    let policy = unsafe { Policy::trust_same_user() };
+    let judged = Target::builder().policy(policy.accept_if(|_, image| image.name != "add"));
     assert_eq!(rejected(judged, images::add()).0, Rejection::Policy);
 
     let mut image = images::add();

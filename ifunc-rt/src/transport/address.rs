@@ -63,6 +63,18 @@ pub enum AddressError {
     },
 }
 
+impl Address {
+    /// Whether the kernel reports the user of each process that connects.
+    pub(crate) fn has_users(&self) -> bool {
+        matches!(self, Self::Loopback(_) | Self::Shm(_))
+    }
+
+    /// Whether the transport reports the address of each host that connects.
+    pub(crate) fn has_addresses(&self) -> bool {
+        matches!(self, Self::Ucx(_) | Self::UcxPut(_))
+    }
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ifunc_abi::hello::Hello;
 
+use crate::policy::Connect;
+
 /// Size of the ring that carries one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingSize {
@@ -54,8 +56,8 @@ const MAX_CONNECTIONS: usize = 1024;
 pub(crate) struct ListenConfig {
     /// What the target states about itself.
     pub(crate) hello: Hello,
-    /// Whether processes of other users may connect. Off: they are refused, and told why.
-    pub(crate) other_users: bool,
+    /// Which peers connect. The others are refused, with the reason.
+    pub(crate) connect: Connect,
     /// Most connections at a time.
     pub(crate) max_connections: usize,
     /// Requests.
@@ -76,10 +78,10 @@ impl ListenConfig {
     /// (4.5 ns per message where 64 KiB cost 15). As every request may want an answer, both directions have
     /// as many. Bodies of requests are the larger ones (images, payloads), so their data ring is twice the
     /// answers'. Memory is only taken once it was written.
-    pub(crate) const fn with_hello(hello: Hello) -> Self {
+    pub(crate) fn with_hello(hello: Hello) -> Self {
         Self {
             hello,
-            other_users: false,
+            connect: Connect::default(),
             max_connections: MAX_CONNECTIONS,
             to_target: RingSize {
                 slots: 4096,

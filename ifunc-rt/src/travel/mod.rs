@@ -355,7 +355,9 @@ impl Travels {
     fn library(&self, from: &InstalledEntry, entry: usize) -> std::io::Result<Arc<Library>> {
         let image = from.image();
         let mut kept = lock(&self.images);
-        if let Some(at) = kept.iter().position(|library| library.is_entry(&image.id, entry)) {
+        let is_current =
+            |library: &Arc<Library>| library.is_entry(&image.id, entry) && library.has_signature_of(image);
+        if let Some(at) = kept.iter().position(is_current) {
             let library = kept.remove(at);
             kept.push(Arc::clone(&library));
             return Ok(library);

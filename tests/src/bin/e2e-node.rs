@@ -11,7 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let meeting = Rendezvous::in_directory(directory, "e2e")?;
     // SAFETY: the ifuncs of these tests.
-    let mut target = unsafe { ifunc_rt::Target::builder().accept_code() }.listen(address)?;
+    let mut target = ifunc_rt::Target::builder()
+        .policy(unsafe { ifunc_rt::Policy::trust_every_peer() })
+        .listen(address)?;
     target.join(Group::meeting(&meeting, number.parse()?, size.parse()?))?;
     println!("ifunc: ready {}", target.address());
     target.serve(&mut State {

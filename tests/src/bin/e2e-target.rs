@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use ifunc_rt::{Level, NamedSet, Target, TargetBuilder};
+use ifunc_rt::{Level, NamedSet, Policy, Target, TargetBuilder};
 use ifunc_tests::State;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,19 +26,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// As a test wants it.
 fn builder() -> TargetBuilder {
     // SAFETY: the tests of this user, who may do here whatever they like.
-    let mut builder = unsafe { Target::builder().accept_code() };
+    let mut policy = unsafe { Policy::trust_every_peer() };
+    if let Ok(milliseconds) = std::env::var("E2E_CONTAINED") {
+        let limit = milliseconds.parse().expect("E2E_CONTAINED is a number");
+        policy = policy
+            .level(Level::Contained)
+            .max_run_time(Duration::from_millis(limit));
+    }
+    let mut builder = Target::builder().policy(policy);
     if std::env::var_os("E2E_LIBC").is_some() {
         builder = builder.allow_set(NamedSet::Libc);
     }
     if let Ok(soname) = std::env::var("E2E_LIBRARY") {
         // SAFETY: a library of the system, chosen by a test.
         builder = unsafe { builder.allow_library(soname) };
-    }
-    if let Ok(milliseconds) = std::env::var("E2E_CONTAINED") {
-        let limit = milliseconds.parse().expect("E2E_CONTAINED is a number");
-        builder = builder
-            .level(Level::Contained)
-            .max_run_time(Duration::from_millis(limit));
     }
     if std::env::var_os("E2E_ONE_IMAGE").is_some() {
         // The next image lies where the one before lay.

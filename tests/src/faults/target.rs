@@ -7,7 +7,7 @@ use std::io::{BufRead, Write};
 use std::sync::OnceLock;
 
 use ifunc_rt::group::Group;
-use ifunc_rt::{Target, failpoints};
+use ifunc_rt::{Policy, Target, failpoints};
 
 use super::role::{RING, begin, say};
 use crate::State;
@@ -42,7 +42,7 @@ pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     let journal = OpenOptions::new().create(true).append(true).open(journal)?;
     JOURNAL.set(journal).map_err(|_| "it is set once")?;
     // SAFETY: the sources of this test, at an address of this host.
-    let builder = unsafe { Target::builder().accept_code() };
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     // As few credits and as small a ring as make the sources wait soon.
     let builder = builder.credits(super::CREDITS).ring(RING);
     let mut target = builder.listen(&std::env::var("IFUNC_ADDR")?)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::{Tally, steps};
-use ifunc_rt::{Source, Target};
+use ifunc_rt::{Policy, Source, Target};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
 use crate::program::Starter;
@@ -29,7 +29,7 @@ fn next(x: u64) -> u64 {
 pub(in crate::roles) fn out_of_an_ifunc(starter: Starter) -> Result<()> {
     let address = format!("loopback:ifunc-bench-calls-{}", std::process::id());
     // SAFETY: only this process sends code, which is that of `ifunc-bench-ifuncs`.
-    let builder = unsafe { Target::builder().accept_code() };
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(&address)?;
     let source = Source::connect(&address)?;
     let steps = source.register::<steps>()?;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::{Table, read, update};
-use ifunc_rt::{Answers, Call, Handle, Source, Target};
+use ifunc_rt::{Answers, Call, Handle, Policy, Source, Target};
 
 use super::{Part, Worker, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
@@ -27,7 +27,7 @@ pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
     };
     // SAFETY: the benchmark sends the code of `ifunc-bench-ifuncs`; only processes of this user can reach the
     // address.
-    let builder = unsafe { Target::builder().accept_code() };
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let target = builder.listen(&address)?;
     serve(starter, Ours { target, table })
 }

@@ -88,7 +88,7 @@ fn separate(index: usize, out: &mut impl Write) -> std::io::Result<()> {
 }
 
 /// The images of a library, or the image that the file itself is.
-fn images_of(file: &std::path::Path) -> Result<Vec<LibraryImage>, Failure> {
+pub(crate) fn images_of(file: &std::path::Path) -> Result<Vec<LibraryImage>, Failure> {
     let bytes = std::fs::read(file).map_err(Failure::io("read", file))?;
     if !bytes.starts_with(&MAGIC) {
         return Ok(read_library(file)?.images);

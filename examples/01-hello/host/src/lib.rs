@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use example_01_hello_ifuncs::{add, report};
-use ifunc_rt::{Source, Target};
+use ifunc_rt::{Policy, Source, Target};
 
 /// A function of the target that ifuncs may call.
 #[ifunc::export]
@@ -19,9 +19,9 @@ pub fn announce(what: &str, value: u64) {
 /// The target cannot listen on the address.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let mut counter = 0_u64;
-    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it,
-    // and this process holds nothing but a counter.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
+    // UCX all that reach the address. This process holds nothing but a counter.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
     target.serve(&mut counter)?;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use example_02_compressed_insert_ifuncs::{Entry, MAX_VALUE, finish_loading, insert_compressed};
-use ifunc_rt::{Source, Target};
+use ifunc_rt::{Policy, Source, Target};
 
 use files::Piece;
 use store::Store;
@@ -32,8 +32,9 @@ pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     folder()?;
     let (database, _) = database(addr)?;
     let mut store = Store::create(&database)?;
-    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
+    // UCX all that reach the address.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
     target.serve_until(&mut store, Store::is_finished)?;

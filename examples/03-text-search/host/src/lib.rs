@@ -16,7 +16,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use example_03_text_search_ifuncs::{Page, Position, Search, SearchFolded, search, search_folded};
-use ifunc_rt::{Handle, Source, Target};
+use ifunc_rt::{Handle, Policy, Source, Target};
 
 use document::Document;
 use results::Results;
@@ -28,8 +28,9 @@ use results::Results;
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let path = env::args_os().nth(1).ok_or(USAGE)?;
     let mut document = Document::open(path.as_ref())?;
-    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
+    // UCX all that reach the address.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
     target.serve(&mut document)?;

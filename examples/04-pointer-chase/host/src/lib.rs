@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use example_04_pointer_chase_ifuncs::{Walk, address, meet};
 use example_servers::{Args, Failure, Moved, Server, addresses, run};
-use ifunc_rt::{Source, Target};
+use ifunc_rt::{Policy, Source, Target};
 
 use by_ifunc::Ifunc;
 use by_ucx::{ActiveMessage, Client, Get};
@@ -78,8 +78,9 @@ pub fn target(addr: &str) -> Result<(), Failure> {
 
 fn serve(mut server: Server, plan: &Plan) -> Result<(), Failure> {
     let mut part = Part::new(plan.permutation, plan.cut, server.rank)?;
-    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
+    // UCX all that reach the address.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(server.address())?;
     server.join(&mut target)?;
     target.serve(&mut part)?;

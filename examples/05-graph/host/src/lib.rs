@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use example_05_graph_ifuncs::{Array, ONE, Part, UNREACHED};
 use example_servers::{Args, Failure, Server, addresses, run};
-use ifunc_rt::Target;
+use ifunc_rt::{Policy, Target};
 
 use cluster::Cluster;
 use input::Input;
@@ -98,8 +98,9 @@ pub fn target(addr: &str) -> Result<(), Failure> {
 fn serve(mut server: Server, input: &Input, directed: bool) -> Result<(), Failure> {
     let part = Part::new(input.vertices(), server.size, server.rank);
     let rows = Rows::new(input, directed, part.range())?;
-    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
+    // UCX all that reach the address.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     // A server may send all of a step before another one receives it: at most 16 bytes for each vertex.
     let outbox = (16 * input.vertices() as usize).max(16 << 20) * 2;
     let mut target = builder.outbox(outbox).listen(server.address())?;

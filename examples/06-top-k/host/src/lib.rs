@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use example_06_top_k_ifuncs::{Column, Condition, Query, Top, fetch, top_k};
 use example_servers::{Args, Bytes, Failure, Moved, Server, addresses, moved, run};
-use ifunc_rt::{Handle, Source, Target};
+use ifunc_rt::{Handle, Policy, Source, Target};
 
 use table::Table;
 
@@ -57,8 +57,9 @@ pub fn target(addr: &str) -> Result<(), Failure> {
 
 fn serve(mut server: Server, options: &Options) -> Result<(), Failure> {
     let mut table = table_of(&server, options)?;
-    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
+    // UCX all that reach the address.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(server.address())?;
     let published = server.ready(&target)?;
     target.serve(&mut table)?;

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use example_servers::{Args, Bytes, Failure, moved};
-use ifunc_rt::{Exports, Source, StatsHandle, Symbol, Target};
+use ifunc_rt::{Exports, Policy, Source, StatsHandle, Symbol, Target};
 
 use client::{Phase, Tally};
 use store::Store;
@@ -45,8 +45,9 @@ impl Options {
 /// The target cannot listen on the address.
 pub fn target(addr: &str) -> Result<(), Failure> {
     let options = Options::from_env()?;
-    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
+    // UCX all that reach the address.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(addr)?;
     let (exports, stats) = (target.exports(), target.stats_handle());
     // Ends with the process.

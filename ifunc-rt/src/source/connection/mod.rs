@@ -24,6 +24,7 @@ use super::stream::{GRANT, Part};
 use crate::driver::backoff::{RETRY, after};
 use crate::driver::driven::{Config, Driven as _, Signals};
 use crate::driver::queue::Ticket;
+use crate::keys::Signatures;
 use crate::os::EventFd;
 use crate::target::Bound;
 use crate::transport::{ConnectConfig, ConnectError, Link, Route, Waiter, with_link};
@@ -48,6 +49,8 @@ pub(crate) struct Connection {
     /// `None`: the link was accepted, and its peer makes the next one.
     route: Option<Route>,
     pub(super) options: SourceOptions,
+    /// Signatures of images that are registered without one.
+    pub(super) signatures: Signatures,
     /// A thread is making a new link.
     connecting: bool,
     /// Wakes the thread that sleeps on the link's doorbell.
@@ -134,6 +137,7 @@ impl Connection {
             },
             route,
             options,
+            signatures: Signatures::default(),
             connecting: false,
             local,
             service,
@@ -575,7 +579,7 @@ impl Connection {
 fn connect_config(options: &SourceOptions, service: Option<&Service>) -> ConnectConfig {
     let mut config = options.connect_config();
     if let Some(service) = service {
-        config.other_users |= service.other_users;
+        config.other_users |= service.connect.has_other_users();
         config.hello = service.hello;
     }
     config

@@ -14,6 +14,7 @@ use ifunc_proto::{Closed, ServerConfig};
 
 use super::{Connection, Protocol};
 use crate::os::EventFd;
+use crate::policy::Connect;
 use crate::target::Bound;
 use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
 use crate::travel::Travels;
@@ -24,8 +25,8 @@ pub(crate) struct Service {
     pub(super) config: ServerConfig,
     /// What the target states about itself.
     pub(super) hello: Hello,
-    /// Processes of other users may invoke.
-    pub(super) other_users: bool,
+    /// Which peers may invoke.
+    pub(super) connect: Arc<Connect>,
     /// Wakes the thread that serves.
     pub(super) doorbell: Arc<EventFd>,
     /// The thread that polls: the only one, or one of several while it polls.
@@ -35,11 +36,16 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(config: ServerConfig, hello: Hello, other_users: bool, doorbell: Arc<EventFd>) -> Self {
+    pub(crate) fn new(
+        config: ServerConfig,
+        hello: Hello,
+        connect: Arc<Connect>,
+        doorbell: Arc<EventFd>,
+    ) -> Self {
         Self {
             config,
             hello,
-            other_users,
+            connect,
             doorbell,
             polled_by: None,
             over: None,
@@ -49,14 +55,14 @@ impl Service {
     /// Whether the target may serve the peer.
     ///
     /// # Errors
-    /// It is a process of another user.
+    /// It is a process of a user whom the policy does not admit.
     pub(super) fn admit(&self, link: &Link, route: &Route) -> Result<(), ConnectError> {
         let me = rustix::process::geteuid().as_raw();
         match link.peer.uid {
-            Some(uid) if uid != me && !self.other_users => Err(ConnectError::Refused {
+            Some(uid) if !self.connect.admits_user(uid, me) => Err(ConnectError::Refused {
                 address: route.to_string(),
                 reason: format!(
-                    "it belongs to user {uid}, whose code this target does not accept; help: `accept_other_users`, or `Source::connect`, which serves nothing"
+                    "it belongs to user {uid}, whose processes the policy of this target does not admit; help: `Policy::connect_users`, or `Source::connect`, which serves nothing"
                 ),
             }),
             _ => Ok(()),

@@ -10,7 +10,7 @@ use super::ear::{ADD, Said, install, told};
 use crate::Target;
 use crate::tests::hostile_frames::batch;
 use crate::tests::images::{self, Add};
-use crate::tests::running::{accepting, source, unique};
+use crate::tests::running::{accepting, source, unique, with_quotas};
 use crate::transport::{self, Link};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,10 +61,9 @@ impl Bare {
 
 fn smallest(transport: &str) -> Target {
     // An answer may be as long as a frame: half a ring.
-    accepting()
+    with_quotas(accepting(), |quotas| quotas.answer_bytes(1 << 20))
         .credits(2)
         .ring(1 << 16)
-        .max_answer(1 << 20)
         .listen(&unique(transport))
         .unwrap()
 }

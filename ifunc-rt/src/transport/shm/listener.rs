@@ -23,6 +23,7 @@ use super::wakeups::Wakeups;
 use super::watch::{Token, Watch, Watched, Watcher};
 use crate::observe::limited;
 use crate::os::{EventFlags, raise_descriptor_limit_near};
+use crate::policy::Connect;
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
 #[cfg(all(test, not(loom)))]
 use crate::transport::loopback::tests::shuffled;
@@ -82,7 +83,7 @@ struct ShmListener<N> {
 /// Makes this process the target `name`.
 pub(in super::super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     let directory = directory::candidates().swap_remove(0);
-    let (bound_name, socket) = BoundName::take(&directory, name, config.other_users)?;
+    let (bound_name, socket) = BoundName::take(&directory, name, config.connect.has_other_users())?;
     let acceptor = Acceptor::new("shm", Some(socket), config)?;
     Ok(acceptor.into_listener(name, bound_name))
 }
@@ -96,13 +97,13 @@ fn failed(doing: &str) -> impl FnOnce(io::Error) -> ListenError {
 ///
 /// # Errors
 /// The reason for the peer, if it may not.
-fn check_user(peer: u32, own: u32, other_users: bool) -> Result<(), String> {
-    if peer == own || other_users {
+fn check_user(peer: u32, own: u32, connect: &Connect) -> Result<(), String> {
+    if connect.admits_user(peer, own) {
         return Ok(());
     }
     Err(format!(
-        "it takes connections of its own user {own} only, and this process is of user {peer}; \
-         help: run both as the same user, or let the target allow other users"
+        "its policy admits processes of user {own} and those that it names, and this process is of user {peer}; \
+         help: run both as the same user, or let the target's `Policy::connect_users` name user {peer}"
     ))
 }
 
@@ -193,8 +194,13 @@ impl Acceptor {
         let Ok(peer) = peer_of(&socket) else { return };
         let (socket, uid) = (Watch::new(&self.watcher, socket), peer.uid.unwrap_or_default());
         let mut state = self.state();
-        let (is_busy, why) = if let Err(why) = check_user(uid, geteuid().as_raw(), self.config.other_users) {
-            limited!(warn, uid, pid = peer.pid, "refused a connection of another user");
+        let (is_busy, why) = if let Err(why) = check_user(uid, geteuid().as_raw(), &self.config.connect) {
+            limited!(
+                warn,
+                uid,
+                pid = peer.pid,
+                "refused a connection: the policy does not admit its user"
+            );
             (false, why)
         } else if state.half_open.len() >= MOST_HALF_OPEN {
             (
@@ -388,14 +394,17 @@ impl<N: Send> Listener for ShmListener<N> {
 #[cfg(test)]
 mod tests {
     use super::check_user;
+    use crate::policy::Connect;
 
     #[test]
     fn only_the_same_user_unless_others_are_allowed() {
-        assert_eq!(check_user(1000, 1000, false), Ok(()));
-        assert_eq!(check_user(1001, 1000, true), Ok(()));
-        // Nor the superuser: a target that wants its connections allows other users.
+        let own = Connect::default();
+        assert_eq!(check_user(1000, 1000, &own), Ok(()));
+        let named = crate::Policy::new().connect_users([1001]).connect;
+        assert_eq!(check_user(1001, 1000, &named), Ok(()));
+        // Nor the superuser: a target that wants its connections names it.
         for peer in [0, 1001] {
-            let why = check_user(peer, 1000, false).unwrap_err();
+            let why = check_user(peer, 1000, &own).unwrap_err();
             assert!(why.contains("user 1000") && why.contains(&format!("user {peer}")));
         }
     }

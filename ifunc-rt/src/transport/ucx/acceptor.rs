@@ -21,7 +21,24 @@ impl Locked<'_> {
     /// A peer connects to UCX's listener.
     pub(super) fn admit(&mut self, request: ConnectionRequest) {
         let from = self.worker.client_address(&request);
-        if self.state.acceptor.is_none() || self.state.half_open().count() >= MOST_HALF_OPEN {
+        let address = from.map(|from| from.ip());
+        let acceptor = self.state.acceptor.as_ref();
+        let is_admitted = acceptor.is_none_or(|acceptor| acceptor.connect.admits_address(address));
+        if !is_admitted {
+            limited!(
+                warn,
+                ?from,
+                "refused a connection: the policy does not admit its address"
+            );
+        }
+        // A peer that is not admitted is accepted to be told why, as long as half of the places are left to the others.
+        let places = MOST_HALF_OPEN / if is_admitted { 1 } else { 2 };
+        let unadmitted = address.filter(|_| !is_admitted);
+        let is_full = acceptor.is_none() || self.state.half_open().count() >= places;
+        if !is_admitted && (is_full || unadmitted.is_none()) {
+            return self.worker.reject(request);
+        }
+        if is_full {
             limited!(
                 warn,
                 ?from,
@@ -33,6 +50,9 @@ impl Locked<'_> {
             Ok(endpoint) => {
                 tracing::debug!(?from, "a peer connects");
                 let id = self.state.insert(endpoint, Stage::HalfOpen);
+                if let Some(connection) = self.state.connections.get_mut(&id) {
+                    connection.unadmitted = unadmitted;
+                }
                 self.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
             }
             Err(status) => limited!(warn, ?from, %status, "a connection could not be made"),
@@ -121,9 +141,9 @@ impl Locked<'_> {
             return Err("a source that calls a source");
         };
         let welcome = acceptor.welcome;
-        let mut name = Name::NONE;
+        let (mut name, mut unadmitted) = (Name::NONE, None);
         if let Some(connection) = state.connections.get_mut(&id) {
-            name = connection.name;
+            (name, unadmitted) = (connection.name, connection.unadmitted);
             if let Ok(hello) = &hello {
                 connection.peer = hello.name;
                 connection.hello = Some(hello.hello);
@@ -136,8 +156,11 @@ impl Locked<'_> {
         let is_full = hello.is_ok() && live.count() >= most;
         let mut in_terms_of = mode;
         // Other refusals are the same at the next attempt.
-        let busy = hello.is_ok();
+        let busy = hello.is_ok() && unadmitted.is_none();
         let why = match hello {
+            Ok(_) if let Some(address) = unadmitted => {
+                format!("its policy does not admit {address}; help: `Policy::connect_from` on the target")
+            }
             Ok(_) if is_full => no_more_than(most),
             Ok(_) if mode == Mode::Puts && acceptor.waiting.len() < MOST_WAITING => {
                 // Half open until the source has offered its ring.

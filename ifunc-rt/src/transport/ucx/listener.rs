@@ -92,6 +92,7 @@ impl Acceptor {
                 to_target: config.to_target,
                 to_source: config.to_source,
             },
+            connect: config.connect.clone(),
             most: config.max_connections,
             waiting: VecDeque::new(),
             armed: false,

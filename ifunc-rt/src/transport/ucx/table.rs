@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use super::handshake::{LONGEST, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::put::rings::Rings;
 use super::tcp_watch::Watch;
+use crate::policy::Connect;
 use crate::transport::handshake::Declined;
 use crate::transport::window::SendWindow;
 use crate::transport::{Key, LinkError};
@@ -88,6 +90,8 @@ pub(super) struct Acceptor {
     pub(super) listener: Option<Listener>,
     /// The terms for all sources.
     pub(super) welcome: Welcome,
+    /// Which peers connect.
+    pub(super) connect: Connect,
     /// Most connections at a time.
     pub(super) most: usize,
     /// Connections that the target has not taken yet.
@@ -132,6 +136,8 @@ pub(super) struct Connection {
     /// The operation that closes it.
     pub(super) closing: Option<OperationId>,
     pub(super) stage: Stage,
+    /// The address of a peer whom the policy does not admit: it is refused with the reason when it has said hello.
+    pub(super) unadmitted: Option<IpAddr>,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
     /// Credits, or a doorbell where frames are put, are to be sent when fewer messages are under way.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use application::Application;
 use ifunc_rt::ucx::{Worker, WorkerOptions};
-use ifunc_rt::{Call, Error, Source, SourceOptions, Target};
+use ifunc_rt::{Call, Error, Policy, Source, SourceOptions, Target};
 use ifunc_tests::State;
 
 /// The id of ifunc's active messages: the application does not use it.
@@ -47,7 +47,9 @@ fn main() -> Result<(), Failure> {
     // and the application uses another id.
     let worker = unsafe { Worker::from_raw(context, worker, options)? };
     // SAFETY: the peer is this program again.
-    let mut target = unsafe { Target::builder().accept_code() }.listen_on(&worker)?;
+    let mut target = Target::builder()
+        .policy(unsafe { Policy::trust_every_peer() })
+        .listen_on(&worker)?;
     let mut state = State::default();
     // The peer connects to us while we connect to it: neither may wait for the other.
     // SAFETY: of that worker, and closed after the source.

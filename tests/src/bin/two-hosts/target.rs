@@ -1,7 +1,7 @@
 //! The target: keeps the ledger of one source's numbered messages.
 
 use ifunc::prelude::*;
-use ifunc_rt::Target;
+use ifunc_rt::{Policy, Target};
 
 use crate::Failure;
 
@@ -27,7 +27,7 @@ pub(crate) struct Ledger {
 /// The address cannot be listened on.
 pub(crate) fn run(address: &str) -> Result<(), Failure> {
     // SAFETY: these hosts are namespaces that only this program reaches.
-    let builder = unsafe { Target::builder().accept_code() };
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(address)?;
     println!("ifunc: ready {}", target.address());
     target.serve(&mut Ledger::default())?;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use ifunc_rt::{Source, Target};
+use ifunc_rt::{Policy, Source, Target};
 
 // `load` finds images by name; this import only makes the images of `{{ifuncs}}` part of this package.
 use {{ifuncs_crate}} as _;
@@ -16,9 +16,9 @@ pub fn announce(counter: u64) {
 /// Serves until the process is stopped.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let mut counter = 0_u64;
-    // SAFETY: a source that connects to `addr` runs code with this process's authority; by default, only programs of
-    // the same user can connect. C ifuncs do not declare the type of the target's data, so both sides must agree on it.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: a source that connects to `addr` runs code with this process's authority: over shared memory programs of
+    // the same user, over UCX all that reach the address. C ifuncs do not declare the type of the target's data, so both sides must agree on it.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
     target.serve(&mut counter)?;

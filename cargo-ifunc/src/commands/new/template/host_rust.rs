@@ -2,14 +2,14 @@
 
 use std::error::Error;
 
-use ifunc_rt::{Source, Target};
+use ifunc_rt::{Policy, Source, Target};
 
 /// Serves until the process is stopped.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let mut counter = 0_u64;
-    // SAFETY: a source that connects to `addr` runs code with this process's authority; by default, only programs of
-    // the same user can connect. The target checks that arriving code expects the type of its counter.
-    let builder = unsafe { Target::builder().accept_code() };
+    // SAFETY: a source that connects to `addr` runs code with this process's authority: over shared memory programs of
+    // the same user, over UCX all that reach the address. The target checks that arriving code expects the type of its counter.
+    let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
     target.serve(&mut counter)?;

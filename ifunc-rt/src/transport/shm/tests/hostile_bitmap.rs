@@ -14,7 +14,7 @@ use crate::transport::ConnectConfig;
 use crate::transport::shm::barrier::Barriers;
 use crate::transport::shm::handshake::{Request, receive_answer};
 use crate::transport::shm::ready::ReadyBitmap;
-use crate::{Source, SourceOptions, Target};
+use crate::{Policy, Source, SourceOptions, Target};
 
 /// Clears all bits and denies that the target sleeps, until it is dropped.
 struct Hostile {
@@ -71,7 +71,8 @@ fn a_source_that_clears_the_ready_bitmap_keeps_no_other_one_waiting() {
     let name = name("hostile-bitmap");
     let address = shm(&name).to_string();
     // SAFETY: the images are those of these tests.
-    let target = unsafe { Target::builder().accept_code() }
+    let target = Target::builder()
+        .policy(unsafe { Policy::trust_every_peer() })
         .listen(&address)
         .unwrap();
     let stats = target.stats_handle();

@@ -1,6 +1,6 @@
 //! Connections on which nothing happens.
 
-use ifunc_rt::{Source, Target};
+use ifunc_rt::{Policy, Source, Target};
 
 use super::{Arguments, Result, connect, library, say, wait_for_driver};
 use crate::ledger::{Ledger, turn};
@@ -11,7 +11,9 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
     let serving = match address.starts_with("loopback:") {
         true => {
             // SAFETY: the only source is this process itself.
-            let mut target = unsafe { Target::builder().accept_code() }.listen(address)?;
+            let mut target = Target::builder()
+                .policy(unsafe { Policy::trust_every_peer() })
+                .listen(address)?;
             let stop = target.stop_handle();
             // Not `spawn`: the ledger is too large for a thread's stack.
             let mut ledger = Box::<Ledger>::default();

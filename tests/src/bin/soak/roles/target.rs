@@ -1,6 +1,6 @@
 //! A target: keeps the ledger until its standard input ends.
 
-use ifunc_rt::Target;
+use ifunc_rt::{Policy, Target};
 
 use super::{Arguments, Result, say, wait_for_driver};
 use crate::ledger::Ledger;
@@ -14,7 +14,9 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         .init();
     let mut ledger = Box::<Ledger>::default();
     // SAFETY: the driver, and what it starts, may do here whatever they like.
-    let builder = unsafe { Target::builder().accept_code() }.code_cache(4 << 20, args.number("images")?);
+    let builder = Target::builder()
+        .policy(unsafe { Policy::trust_every_peer() })
+        .code_cache(4 << 20, args.number("images")?);
     let mut target = builder.listen(args.text("address")?)?;
     let stop = target.stop_handle();
     std::thread::spawn(move || {

@@ -1,0 +1,91 @@
+//! By whose authority code runs: that of a key, or of a source whose unsigned code is accepted.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ifunc_abi::image::Image;
+use ifunc_abi::refusal::Refusal;
+use ifunc_exec::InstalledImage;
+
+use super::{Charge, Grant, Meter};
+
+/// By whose authority code runs, what that grants, and what it uses of that.
+#[derive(Debug)]
+pub(crate) struct Authority {
+    /// The name of the key; `None`: it is unsigned.
+    signer: Option<String>,
+    /// For messages.
+    whose: String,
+    grant: Grant,
+    meter: Arc<Meter>,
+}
+
+impl Authority {
+    pub(super) fn new(signer: Option<String>, grant: Grant) -> Arc<Self> {
+        let whose = match &signer {
+            Some(name) => format!("code of the key `{name}`"),
+            None => "unsigned code".to_owned(),
+        };
+        let meter = Meter::new(whose.clone(), grant.quotas);
+        Arc::new(Self {
+            signer,
+            whose,
+            grant,
+            meter,
+        })
+    }
+
+    /// The name of the key that signed; `None`: the code is unsigned.
+    pub(crate) fn signer(&self) -> Option<&str> {
+        self.signer.as_deref()
+    }
+
+    /// Whether an image may be installed. Counts the attempt.
+    pub(super) fn admits(&self, image: &Image<'_>, len: usize) -> Result<(), Refusal> {
+        self.meter.attempt(len, Instant::now())?;
+        self.grant.admits(&self.whose, image)
+    }
+
+    /// Counts an image that was installed.
+    pub(crate) fn charge(&self, image: &InstalledImage) -> Result<Option<Charge>, Refusal> {
+        self.meter.charge(image)
+    }
+
+    /// Whether each invocation has to [begin](Self::begin).
+    pub(crate) fn limits_invocations(&self) -> bool {
+        self.grant.quotas.limits_invocations()
+    }
+
+    /// Begins an invocation with a payload of `payload` bytes.
+    ///
+    /// # Errors
+    /// A quota is used up.
+    pub(crate) fn begin(self: &Arc<Self>, payload: usize) -> Result<Running, Refusal> {
+        self.meter.admits_payload(payload)?;
+        self.meter.begin()?;
+        Ok(Running(Arc::clone(&self.meter)))
+    }
+
+    /// Why an invocation with an answer of `len` bytes fails.
+    pub(crate) fn exceeded_by_answer(&self, len: usize) -> String {
+        let (whose, max) = (&self.whose, self.max_answer());
+        format!(
+            "{whose} may answer {max} bytes, and this answer has {len}; help: `answer_bytes` of the quotas in the target's policy"
+        )
+    }
+
+    /// Length of the longest answer.
+    pub(crate) fn max_answer(&self) -> usize {
+        self.grant.quotas.answer_bytes
+    }
+}
+
+/// An invocation that has begun; dropped, it has ended.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Meter>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

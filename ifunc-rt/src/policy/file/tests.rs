@@ -1,0 +1,184 @@
+//! What a policy file may say, and what is said of what it may not.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use crate::keys::SecretKey;
+
+fn parse(text: &str) -> Result<Policy, String> {
+    // SAFETY: no target uses it.
+    unsafe { Policy::from_toml(text) }.map_err(|error| error.to_string())
+}
+
+#[test]
+fn everything_can_be_said() {
+    let folder = std::env::temp_dir().join(format!("ifunc-policy-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let key = |seed| SecretKey::from_seed([seed; 32], "").public();
+    key(1).write(folder.join("builds.pub"), "builds").unwrap();
+    let text = format!(
+        r#"
+        revoked = ["{}"]
+        [connect]
+        users = [1001]
+        addresses = ["10.1.0.0/16"]
+        [quotas]
+        image-bytes = 1
+        code-bytes = 2
+        images = 3
+        payload-bytes = 4
+        answer-bytes = 5
+        in-flight = 6
+        installs-per-second = 7
+        [faults]
+        level = "contained"
+        max-run-time = "20ms"
+        stack-bytes = 1_048_576
+        [[key]]
+        name = "builds"
+        file = "builds.pub"
+        [[key]]
+        name = "analysts"
+        public = "{}"
+        imports = ["kv_get", "log_*"]
+        pure = true
+        quotas = {{ images = 8 }}
+        [unsigned.same-user]
+        imports = []
+        "#,
+        key(3),
+        key(2)
+    );
+    let path = folder.join("policy.toml");
+    std::fs::write(&path, &text).unwrap();
+    // SAFETY: no target uses it.
+    let read = || unsafe { Policy::read(&path) };
+    let found = read().unwrap();
+    let quotas = Quotas {
+        image_bytes: 1,
+        code_bytes: 2,
+        images: 3,
+        payload_bytes: 4,
+        answer_bytes: 5,
+        in_flight: 6,
+        installs_per_second: 7,
+    };
+    let grant = Grant::new().imports(["kv_get", "log_*"]).pure();
+    // SAFETY: no target uses it.
+    let expected = unsafe {
+        Policy::new()
+            .accept_key("builds", key(1), Grant::new())
+            .accept_key("analysts", key(2), grant.quotas(Quotas::UNLIMITED.images(8)))
+            .accept_unsigned(Unsigned::SameUser, Grant::new().imports([""; 0]))
+    };
+    let expected = expected
+        .connect_users([1001])
+        .connect_from(["10.1.0.0/16".parse().unwrap()])
+        .revoke(key(3))
+        .quotas(quotas)
+        .level(Level::Contained)
+        .max_run_time(Duration::from_millis(20))
+        .stack(1 << 20);
+    assert_eq!(format!("{found:#?}"), format!("{expected:#?}"));
+    assert_eq!(
+        format!("{:#?}", parse("").unwrap()),
+        format!("{:#?}", Policy::new())
+    );
+    // No address, not every address.
+    let nowhere = parse("[connect]\naddresses = []").unwrap();
+    assert!(!nowhere.connect.admits_address(Some([127, 0, 0, 1].into())));
+
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let error = read().unwrap_err().to_string();
+    assert!(
+        error.contains("mode is 666") && error.contains("chmod go-w"),
+        "{error}"
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
+    for (text, line, why, help) in [
+        (
+            "[connect]\nusrs = [1]",
+            2,
+            "unknown field `usrs`",
+            "expected one of `users`, `any-user`, `addresses`",
+        ),
+        (
+            "[connect]\nusers = \"all\"",
+            2,
+            "invalid type",
+            "write `users = [1001, 1002]`",
+        ),
+        (
+            "[connect]\naddresses = [\"10.1.2.0/16\"]",
+            2,
+            "`10.1.2.0/16` is no range",
+            "write `addresses = ",
+        ),
+        ("[quotas]\nimages = -1", 2, "invalid value", "write `images = 64`"),
+        (
+            "[quotas]\nimages = \"many\"",
+            2,
+            "invalid type",
+            "write `images = 64`",
+        ),
+        (
+            "[faults]\n\nlevel = \"none\"",
+            3,
+            "no level `none`",
+            "`level = \"contained\"`",
+        ),
+        (
+            "[faults]\nmax-run-time = \"2 days\"",
+            2,
+            "`2 days` is no time",
+            "`max-run-time = \"2s\"`",
+        ),
+        (
+            "[[key]]\nname = \"a\"",
+            2,
+            "either `public` or `file`",
+            "file = \"builds.pub\"",
+        ),
+        (
+            "[[key]]\npure = true",
+            1,
+            "missing field `name`",
+            "`name = \"builds\"`",
+        ),
+        (
+            "[[key]]\nname = \"a\"\nfile = \"/no/such\"",
+            3,
+            "cannot read",
+            "relative to the policy",
+        ),
+        (
+            "revoked = [\"12\"]",
+            1,
+            "`12` is no public key",
+            "64 hexadecimal digits",
+        ),
+        (
+            "[unsigned]\nall = {}",
+            2,
+            "unknown field `all`",
+            "`same-user` or `every-peer`",
+        ),
+        ("[connect\n", 1, "", "|"),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(&format!("line {line}: ")), "{text}: {error}");
+        assert!(error.contains(why) && error.contains(help), "{text}: {error}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_parsed(text in "[ -~\n]{0,200}") {
+        let _ = parse(&text);
+    }
+}

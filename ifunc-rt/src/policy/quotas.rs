@@ -1,0 +1,330 @@
+//! What a connection, or all code of one key, may use, and what it uses.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::frame::Limits;
+use ifunc_abi::image::ImageFlags;
+use ifunc_abi::refusal::Refusal;
+use ifunc_abi::status::Rejection;
+use ifunc_exec::InstalledImage;
+
+/// What a connection may use, or, in a [`Grant`](crate::Grant), all code of one key or of unsigned sources together.
+///
+/// ```
+/// let quotas = ifunc_rt::Quotas::default().images(64).payload_bytes(1 << 20);
+/// assert_eq!(quotas.code_bytes, 64 << 20);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quotas {
+    /// Largest image in bytes. Default 16 MiB.
+    pub image_bytes: usize,
+    /// Memory of the images that are bound, in bytes. Default 64 MiB. A pinned image counts for as long as its connection lives,
+    /// and among those of a key for as long as the target lives; all pinned images together may take half of the
+    /// [code cache](crate::TargetBuilder::code_cache).
+    pub code_bytes: usize,
+    /// Images that are bound at a time. Default 1024.
+    pub images: usize,
+    /// Largest payload in bytes. Default 64 MiB.
+    pub payload_bytes: usize,
+    /// Largest answer in bytes. Default 64 MiB. A source may take less:
+    /// [`SourceOptions::max_answer`](crate::SourceOptions::max_answer). An answer of more than 64 KiB, or than a frame, is written
+    /// to memory of the target's that counts among the [unfinished bodies](crate::TargetBuilder::unfinished_bodies) until it is
+    /// sent; one larger than a frame travels in fragments. An answer that another node sends on has at most a quarter of the
+    /// [outbox](crate::TargetBuilder::outbox).
+    pub answer_bytes: usize,
+    /// Invocations that have begun and not ended. Default: no limit. One that travels on has not ended before its answer
+    /// arrives. (Frames that were sent and not received are bounded by [`credits`](crate::TargetBuilder::credits).)
+    pub in_flight: usize,
+    /// Images that may be installed per second; as many may come at once after a second without any. Default: no limit.
+    pub installs_per_second: u32,
+}
+
+macro_rules! setters {
+    ($($field:ident: $type:ty),+ $(,)?) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+        #[must_use]
+        pub const fn $field(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        }
+    )+};
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            image_bytes: 16 << 20,
+            code_bytes: 64 << 20,
+            images: 1024,
+            payload_bytes: 64 << 20,
+            answer_bytes: 64 << 20,
+            ..Self::UNLIMITED
+        }
+    }
+}
+
+impl Quotas {
+    /// No limit at all.
+    pub const UNLIMITED: Self = Self {
+        image_bytes: usize::MAX,
+        code_bytes: usize::MAX,
+        images: usize::MAX,
+        payload_bytes: usize::MAX,
+        answer_bytes: usize::MAX,
+        in_flight: usize::MAX,
+        installs_per_second: u32::MAX,
+    };
+
+    setters!(
+        image_bytes: usize,
+        code_bytes: usize,
+        images: usize,
+        payload_bytes: usize,
+        answer_bytes: usize,
+        in_flight: usize,
+        installs_per_second: u32,
+    );
+
+    /// What a target states to each source.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_payload: self.payload_bytes as u64,
+            max_image: self.image_bytes as u64,
+            max_answer: self.answer_bytes as u64,
+        }
+    }
+
+    /// Whether invocations have to be counted or measured.
+    pub(super) fn limits_invocations(&self) -> bool {
+        let unlimited = Self::UNLIMITED;
+        (self.payload_bytes, self.answer_bytes, self.in_flight)
+            != (
+                unlimited.payload_bytes,
+                unlimited.answer_bytes,
+                unlimited.in_flight,
+            )
+    }
+}
+
+/// The quotas of a connection or of a key, and what it uses of them.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    /// `this connection`, `the key builds`.
+    whose: String,
+    quotas: Quotas,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug)]
+struct Used {
+    code_bytes: usize,
+    images: usize,
+    in_flight: usize,
+    /// Pinned images count once, and as long as the meter lives.
+    pinned: BTreeSet<ImageId>,
+    /// Installs that may follow at once, and since when more are added.
+    installs: f64,
+    since: Option<Instant>,
+}
+
+/// What a bound image counts, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    meter: Arc<Meter>,
+    code_bytes: usize,
+}
+
+impl Meter {
+    pub(crate) fn new(whose: impl Into<String>, quotas: Quotas) -> Arc<Self> {
+        Arc::new(Self {
+            whose: whose.into(),
+            quotas,
+            used: Mutex::new(Used {
+                code_bytes: 0,
+                images: 0,
+                in_flight: 0,
+                pinned: BTreeSet::new(),
+                installs: f64::from(quotas.installs_per_second),
+                since: None,
+            }),
+        })
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exceeded(&self, quota: &str, what: impl std::fmt::Display) -> Refusal {
+        let whose = &self.whose;
+        Refusal::new(
+            Rejection::Quota,
+            format!("{whose} {what}; help: `{quota}` of the quotas in the target's policy"),
+        )
+    }
+
+    /// Counts an attempt to install an image of `len` bytes.
+    ///
+    /// # Errors
+    /// There were too many in the last second, or the image is too large, or there is no room for it.
+    pub(crate) fn attempt(&self, len: usize, now: Instant) -> Result<(), Refusal> {
+        let Quotas {
+            image_bytes,
+            installs_per_second: rate,
+            ..
+        } = self.quotas;
+        if rate != u32::MAX {
+            let mut used = self.used();
+            let since = used.since.replace(now).unwrap_or(now);
+            let more = now.saturating_duration_since(since).as_secs_f64() * f64::from(rate);
+            used.installs = (used.installs + more).min(f64::from(rate));
+            if used.installs < 1.0 {
+                let what = format!("may install {rate} images per second, and tried to install more");
+                return Err(self.exceeded("installs_per_second", what));
+            }
+            used.installs -= 1.0;
+        }
+        if len > image_bytes {
+            let what = format!("may install images of {image_bytes} bytes, and this one has {len}");
+            return Err(self.exceeded("image_bytes", what));
+        }
+        self.admits(&self.used(), len)
+    }
+
+    fn admits(&self, used: &Used, bytes: usize) -> Result<(), Refusal> {
+        let Quotas {
+            code_bytes, images, ..
+        } = self.quotas;
+        if used.images >= images {
+            let what = format!("may have {images} images bound at a time; help: release handles");
+            return Err(self.exceeded("images", what));
+        }
+        if used.code_bytes.saturating_add(bytes) > code_bytes {
+            let bound = used.code_bytes;
+            let what = format!(
+                "may have images of {code_bytes} bytes in memory, has {bound}, and needs {bytes} more; help: release handles"
+            );
+            return Err(self.exceeded("code_bytes", what));
+        }
+        Ok(())
+    }
+
+    /// Counts an image that was installed. `None`: it counts already, or for as long as this meter lives.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn charge(self: &Arc<Self>, image: &InstalledImage) -> Result<Option<Charge>, Refusal> {
+        let mut used = self.used();
+        let is_pinned = image.flags.contains(ImageFlags::PINNED);
+        if is_pinned && used.pinned.contains(&image.id) {
+            return Ok(None);
+        }
+        let code_bytes = image.footprint();
+        self.admits(&used, code_bytes)?;
+        used.code_bytes += code_bytes;
+        used.images += 1;
+        if is_pinned {
+            used.pinned.insert(image.id);
+            return Ok(None);
+        }
+        drop(used);
+        let meter = Arc::clone(self);
+        Ok(Some(Charge { meter, code_bytes }))
+    }
+
+    /// Counts an invocation that begins.
+    ///
+    /// # Errors
+    /// As many as may have begun already.
+    pub(crate) fn begin(&self) -> Result<(), Refusal> {
+        let mut used = self.used();
+        let limit = self.quotas.in_flight;
+        if used.in_flight >= limit {
+            let what = format!("may have {limit} invocations in flight");
+            return Err(self.exceeded("in_flight", what));
+        }
+        used.in_flight += 1;
+        Ok(())
+    }
+
+    /// An invocation has ended.
+    pub(crate) fn end(&self) {
+        self.used().in_flight -= 1;
+    }
+
+    /// Why an invocation with a payload of `len` bytes does not run.
+    pub(crate) fn admits_payload(&self, len: usize) -> Result<(), Refusal> {
+        let limit = self.quotas.payload_bytes;
+        if len <= limit {
+            return Ok(());
+        }
+        let what = format!("may send payloads of {limit} bytes, and this one has {len}");
+        Err(self.exceeded("payload_bytes", what))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut used = self.meter.used();
+        used.code_bytes -= self.code_bytes;
+        used.images -= 1;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn installs_come_back_with_time() {
+        let meter = Meter::new("this connection", Quotas::UNLIMITED.installs_per_second(4));
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let admitted = |at, tries| (0..tries).filter(|_| meter.attempt(1, after(at)).is_ok()).count();
+        assert_eq!(admitted(0, 10), 4);
+        assert_eq!(admitted(240, 10), 0);
+        assert_eq!(admitted(510, 10), 2);
+        assert_eq!(admitted(60_000, 10), 4);
+        let why = meter.attempt(1, after(60_000)).unwrap_err();
+        assert_eq!(why.reason, Rejection::Quota);
+        assert!(
+            why.detail
+                .contains("this connection may install 4 images per second"),
+            "{}",
+            why.detail
+        );
+        assert!(why.detail.contains("installs_per_second"), "{}", why.detail);
+    }
+
+    #[test]
+    fn no_attempt_exceeds_a_size() {
+        let meter = Meter::new("the key `a`", Quotas::UNLIMITED.image_bytes(10).code_bytes(5));
+        let now = Instant::now();
+        let why = |len| meter.attempt(len, now).unwrap_err().detail;
+        assert!(why(11).contains("`image_bytes`") && why(10).contains("`code_bytes`"));
+        assert!(meter.attempt(5, now).is_ok());
+        assert!(meter.admits_payload(usize::MAX).is_ok());
+        let none = Meter::new("the key `a`", Quotas::UNLIMITED.images(0));
+        assert!(
+            none.attempt(0, now)
+                .unwrap_err()
+                .detail
+                .contains("the key `a` may have 0 images")
+        );
+    }
+
+    #[test]
+    fn what_has_begun_and_not_ended_is_in_flight() {
+        let meter = Meter::new("x", Quotas::UNLIMITED.in_flight(2).payload_bytes(3));
+        assert!(meter.begin().is_ok() && meter.begin().is_ok());
+        assert!(meter.begin().unwrap_err().detail.contains("`in_flight`"));
+        meter.end();
+        assert!(meter.begin().is_ok());
+        assert!(meter.admits_payload(4).is_err() && meter.admits_payload(3).is_ok());
+    }
+}

@@ -1,0 +1,201 @@
+//! The policy of a target that serves.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::Image;
+use ifunc_abi::refusal::Refusal;
+use ifunc_abi::signature::Signature;
+use ifunc_abi::status::Rejection;
+
+use super::verified::Verified;
+use super::{Authority, Check, ImageInfo, Policy, PolicyError, Quotas, SourceInfo, TrustedKey};
+use crate::keys::Hex;
+
+/// The policy of a target that serves, and what it has counted and verified.
+pub(crate) struct Rules {
+    same_user: Option<Arc<Authority>>,
+    every_peer: Option<Arc<Authority>>,
+    keys: HashMap<[u8; 32], Arc<Authority>>,
+    revoked: HashSet<[u8; 32]>,
+    check: Option<Check>,
+    verified: Verified,
+    quotas: Quotas,
+}
+
+/// An image that asks to be installed: its bytes have its id, and parse.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) source: &'a SourceInfo,
+    pub(crate) id: &'a ImageId,
+    pub(crate) len: usize,
+    pub(crate) image: &'a Image<'a>,
+    pub(crate) signature: Option<&'a Signature>,
+}
+
+impl Policy {
+    /// The rules of one target.
+    ///
+    /// # Errors
+    /// One key has two grants.
+    pub(crate) fn rules(&self) -> Result<Rules, PolicyError> {
+        let mut keys = HashMap::new();
+        for TrustedKey { name, key, grant } in &self.keys {
+            let authority = Authority::new(Some(name.clone()), grant.clone());
+            if let Some(other) = keys.insert(*key.as_bytes(), authority) {
+                return Err(PolicyError::SameKey {
+                    first: other.signer().unwrap_or_default().to_owned(),
+                    second: name.clone(),
+                    key: *key,
+                });
+            }
+        }
+        let unsigned = |grant: &Option<_>| grant.clone().map(|grant| Authority::new(None, grant));
+        Ok(Rules {
+            same_user: unsigned(&self.same_user),
+            every_peer: unsigned(&self.every_peer),
+            keys,
+            revoked: self.revoked.iter().map(|key| *key.as_bytes()).collect(),
+            check: self.check.clone(),
+            verified: Verified::default(),
+            quotas: self.quotas,
+        })
+    }
+}
+
+impl Rules {
+    /// What each connection may use.
+    pub(crate) fn quotas(&self) -> Quotas {
+        self.quotas
+    }
+
+    /// By whose authority an image may be installed.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn admit(&self, candidate: Candidate<'_>) -> Result<Arc<Authority>, Refusal> {
+        let authority = self.authority(&candidate)?;
+        authority.admits(candidate.image, candidate.len)?;
+        let Some(check) = &self.check else {
+            return Ok(authority);
+        };
+        // The host's function is called by one thread at a time. After a panic it may be called again.
+        let check = check.lock().unwrap_or_else(PoisonError::into_inner);
+        let Candidate {
+            source,
+            id,
+            len,
+            image,
+            ..
+        } = candidate;
+        let signer = authority.signer();
+        let is_accepted = |name| {
+            check(
+                source,
+                &ImageInfo {
+                    name,
+                    id,
+                    len,
+                    signer,
+                },
+            )
+        };
+        if image.entries().all(|entry| is_accepted(entry.name)) {
+            drop(check);
+            return Ok(authority);
+        }
+        Err(Refusal::new(
+            Rejection::Policy,
+            "the target's own check refused it",
+        ))
+    }
+
+    fn authority(&self, candidate: &Candidate<'_>) -> Result<Arc<Authority>, Refusal> {
+        let unsigned = self.unsigned(candidate.source);
+        let Some(signature) = candidate.signature else {
+            return unsigned.cloned().ok_or_else(|| self.refuse_unsigned());
+        };
+        let Signature { key, .. } = signature;
+        if self.revoked.contains(key) {
+            return Err(Refusal::new(
+                Rejection::Revoked,
+                format!(
+                    "the target's policy revoked the key {}; help: sign the image with another one",
+                    Hex(key)
+                ),
+            ));
+        }
+        let Some(authority) = self.keys.get(key) else {
+            // It proves nothing here.
+            return unsigned.cloned().ok_or_else(|| self.refuse_unknown(key));
+        };
+        if self.verified.check(candidate.id, signature).is_err() {
+            return Err(Refusal::new(
+                Rejection::Signature,
+                format!(
+                    "the signature by the key {} is not one of this image; help: `cargo ifunc sign` it again",
+                    Hex(key)
+                ),
+            ));
+        }
+        Ok(Arc::clone(authority))
+    }
+
+    /// What accepts unsigned code of a source.
+    fn unsigned(&self, source: &SourceInfo) -> Option<&Arc<Authority>> {
+        let me = rustix::process::geteuid().as_raw();
+        let is_same = source.uid == Some(me);
+        let same_user = self.same_user.as_ref().filter(|_| is_same);
+        same_user.or(self.every_peer.as_ref())
+    }
+
+    #[cold]
+    fn refuse_unsigned(&self) -> Refusal {
+        if !self.keys.is_empty() {
+            return Refusal::new(
+                Rejection::Signature,
+                "the image is not signed, and the target accepts code by keys; help: `cargo ifunc sign --key KEY NAME.so` with a key of the target's policy",
+            );
+        }
+        let why = match self.same_user {
+            Some(_) => {
+                "the target accepts code of its own user alone; help: run both as the same user, or sign the image and let the target's policy `accept_key`"
+            }
+            None => {
+                "this target accepts no code; help: `Target::builder().accept_code()`, or a `Policy`, on the target"
+            }
+        };
+        Refusal::new(Rejection::Policy, why)
+    }
+
+    #[cold]
+    fn refuse_unknown(&self, key: &[u8; 32]) -> Refusal {
+        if self.keys.is_empty() {
+            return self.refuse_unsigned();
+        }
+        Refusal::new(
+            Rejection::Signature,
+            format!(
+                "the target's policy does not know the key {}; help: sign the image with one that it knows, or let it `accept_key`",
+                Hex(key)
+            ),
+        )
+    }
+
+    /// The name by which the policy knows a key, for logs.
+    pub(crate) fn name_of(&self, key: &[u8; 32]) -> Option<&str> {
+        self.keys.get(key)?.signer()
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.keys.values().filter_map(|key| key.signer()).collect();
+        f.debug_struct("Rules")
+            .field("keys", &keys)
+            .field("revoked", &self.revoked.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Whether an image is installed: its size, its bytes, the policy, its types, the quotas.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::{Entry, EntryFlags, Image};
+use ifunc_abi::refusal::Refusal;
+use ifunc_abi::signature::Signature;
+use ifunc_abi::status::Rejection;
+use ifunc_exec::{Executor, InstalledImage};
+use ifunc_proto::host::Install;
+
+use super::served::{NOT_SHAREABLE, Served};
+use crate::keys::{self, Hex};
+use crate::observe::{About, IfuncKey, limited};
+use crate::policy::{Authority, Candidate, Charge};
+
+/// An image that was installed.
+pub(super) struct Accepted {
+    pub(super) image: Arc<InstalledImage>,
+    pub(super) authority: Arc<Authority>,
+    pub(super) charges: Arc<Charges>,
+}
+
+/// What a bound image counts of the quotas of its connection and of its authority, until its last entry is released.
+pub(super) type Charges = [Option<Charge>; 2];
+
+impl<const TAKES: bool> Served<'_, '_, TAKES> {
+    /// Installs an image, or logs why not.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn accept(&mut self, install: &Install) -> Result<Accepted, Refusal> {
+        let (bytes, id) = (&install.body[install.image.clone()], &install.id);
+        let signature = Signature::parse(install.scheme, &install.body[install.signature.clone()]);
+        let mut about = None;
+        let accepted = self.try_accept(id, bytes, signature.as_ref().map(Option::as_ref), &mut about);
+        accepted.inspect_err(|refusal| {
+            let (reason, detail) = (refusal.reason, &refusal.detail);
+            let name = about.map(|about| about.name);
+            let source = self.state.source.connection;
+            let signer = signature.ok().flatten().map(|signature| {
+                let name = self.host.rules.name_of(&signature.key);
+                name.map_or_else(|| Hex(&signature.key).to_string(), str::to_owned)
+            });
+            limited!(warn, [parent: &self.state.span] source, name, signer, %reason, %detail, "image refused");
+            self.state.metrics.refused(reason, about);
+        })
+    }
+
+    /// `about` describes the image after its bytes matched its id.
+    fn try_accept<'b>(
+        &self,
+        id: &ImageId,
+        bytes: &'b [u8],
+        signature: Result<Option<&Signature>, &ifunc_abi::signature::UnknownSignature>,
+        about: &mut Option<About<'b>>,
+    ) -> Result<Accepted, Refusal> {
+        let (host, state, len) = (self.host, &*self.state, bytes.len());
+        // Before the bytes are looked at.
+        state.meter.attempt(len, Instant::now())?;
+        let limit = host.hello.limits.max_image;
+        if len as u64 > limit {
+            let detail = format!("an image of {len} bytes, the limit is {limit}");
+            return Err(Refusal::new(Rejection::TooLarge, detail));
+        }
+        let valid = host.executor.validate(id, bytes)?;
+        let image = valid.image();
+        *about = describe(id, len, image).next();
+        let signature =
+            signature.map_err(|unknown| Refusal::new(Rejection::Signature, unknown.to_string()))?;
+        let authority = host.rules.admit(Candidate {
+            source: &state.source,
+            id,
+            len,
+            image,
+            signature,
+        })?;
+        self.check_types(id, len, image, about)?;
+        *about = describe(id, len, image).next();
+        let image = host.executor.install(&valid)?;
+        let charges = [state.meter.charge(&image)?, authority.charge(&image)?];
+        // A node that sends the image on sends its signature, too.
+        if let Some(signature) = signature
+            && (authority.signer().is_some() || image.travels && keys::verify(id, signature).is_ok())
+        {
+            image.set_signature(*signature);
+        }
+        Ok(Accepted {
+            image,
+            authority,
+            charges: Arc::new(charges),
+        })
+    }
+
+    /// Whether the image runs on these target arguments.
+    fn check_types<'b>(
+        &self,
+        id: &ImageId,
+        len: usize,
+        image: &Image<'b>,
+        about: &mut Option<About<'b>>,
+    ) -> Result<(), Refusal> {
+        let (executor, argument) = (&self.host.executor, self.argument);
+        for (described, entry) in describe(id, len, image).zip(image.entries()) {
+            *about = Some(described);
+            if !argument.has_type(executor, entry.target) {
+                return Err(argument.wrong_target(executor, entry.target));
+            }
+            if argument.shared && !entry.flags.contains(EntryFlags::SHARED) {
+                return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
+            }
+        }
+        argument.admits_imports(executor, image.imports().map(|import| import.symbol))
+    }
+}
+
+/// The entries of an image, for the counters.
+fn describe<'b>(id: &ImageId, size: usize, image: &Image<'b>) -> impl Iterator<Item = About<'b>> {
+    let describe = move |(entry, Entry { name, .. })| About {
+        key: IfuncKey { id: *id, entry },
+        name,
+        size,
+    };
+    (0..).zip(image.entries()).map(describe)
+}
