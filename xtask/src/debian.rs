@@ -11,7 +11,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("cc", "gcc"),
     // The linker's tests link the output of both compilers.
     ("clang", "clang"),
+    // Programs in C++ that use the C interfaces, and how programs in C are built.
     ("g++", "g++"),
+    ("make", "make"),
+    ("pkg-config", "pkgconf"),
     ("valgrind", "valgrind"),
     // The tests of debugging inspect injected code.
     ("gdb", "gdb"),
@@ -31,8 +34,11 @@ const HEADERS: &[(&str, &str)] = &[
     // Ifuncs in C that need a library on their target.
     ("/usr/include/zlib.h", "zlib1g-dev"),
 ];
-/// UCX. On other distributions the tests of its transports are left out.
-const UCX: (&str, &str) = ("/usr/include/ucp/api/ucp.h", "libucx-dev");
+/// UCX, and the libraries of ifuncs that compress. On other distributions the tests of UCX's transports are left out.
+const ON_DEBIAN: &[(&str, &str)] = &[
+    ("/usr/include/ucp/api/ucp.h", "libucx-dev"),
+    ("/usr/include/openssl/evp.h", "libssl-dev"),
+];
 
 /// Whether UCX is installed here, so that a test that does not find it fails.
 pub(crate) fn is_debian() -> bool {
@@ -57,8 +63,8 @@ pub(crate) fn ensure() -> Result<String, String> {
                 .filter(|(header, _)| !Path::new(header).exists() && !compiles(header)),
         )
         .chain(
-            [&UCX]
-                .into_iter()
+            ON_DEBIAN
+                .iter()
                 .filter(|(header, _)| is_debian() && !Path::new(header).exists()),
         )
         .map(|(_, package)| *package)

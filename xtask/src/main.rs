@@ -13,6 +13,7 @@ mod debian;
 mod dropin;
 mod examples;
 mod faults;
+mod hosts;
 mod instructions;
 mod launcher;
 mod lint;
@@ -22,6 +23,7 @@ mod miri;
 mod new_projects;
 mod package;
 mod plan;
+mod predecessors;
 mod process;
 mod programs;
 mod readme;
@@ -74,6 +76,9 @@ cargo xtask COMMAND
   two-hosts [--quick | --only PART]
             the examples, tests and numbered messages between two network namespaces, over links that drop, delay and block
             packets; --only: the runs with PART in their names, such as `ucx, the link`
+  predecessors [--only TEXT]
+            programs for the UCX ifunc interface of 2021 and 2022, in C and C++, over shared memory and between hosts made of
+            namespaces; their pointer chase over 1, 2 and 4 servers
   chase [--servers LIST] [--depth D] [--entries LOG2] [--batch K] [--seconds S]
             the pointer chase of example 04 over UCX's TCP, each server in a network namespace; LIST: numbers of servers (2,4)
   bench [--quick] [--only FIGURE]... [--json FILE]
@@ -110,6 +115,7 @@ fn main() -> ExitCode {
         Some(("faults", options)) => return faults::command(options),
         Some(("chase", options)) => return chase::command(options),
         Some(("bench", options)) => return bench::command(options),
+        Some(("predecessors", options)) => return predecessors::command(options),
         Some(("man", options)) => return man::command(options),
         Some(("install-ucp-ifunc", options)) => return dropin::command(options),
         _ => {}

@@ -6,7 +6,7 @@ use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
     bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom, new_projects,
-    package, programs, readme, simulate, soak, two_hosts, ucx_bindings, variants,
+    package, predecessors, programs, readme, simulate, soak, two_hosts, ucx_bindings, variants,
 };
 
 /// How much is run.
@@ -76,6 +76,7 @@ const PARTS: &[Part] = &[
     nightly("loom-full", loom::run),
     commit("two-hosts", "two-hosts-full", two_hosts::quick),
     nightly("two-hosts-full", two_hosts::full),
+    nightly("predecessors", predecessors::run),
     nightly("simulate-full", simulate::full),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),
     nightly("build-time", build_time::run),

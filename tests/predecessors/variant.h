@@ -1,0 +1,40 @@
+/* The three forms that the interface has had: PAPER, SLIDES or THREECHAINS is defined. */
+#ifndef VARIANT_H
+#define VARIANT_H
+
+#include <string.h>
+
+#include <ucp/api/ucp.h>
+
+static inline ucs_status_t register_named(ucp_context_h context, const char *name, int pure, ucp_ifunc_h *ifunc)
+{
+#ifdef PAPER
+    (void)pure;
+    return ucp_register_ifunc(context, name, ifunc);
+#else
+    ucp_ifunc_reg_param_t param;
+    char text[16];
+
+    memset(&param, 0, sizeof param);
+    strcpy(text, name);
+    param.name = text;
+    param.pure = pure;
+    return ucp_register_ifunc(context, param, ifunc);
+#endif
+}
+
+/* The first two forms do not progress the worker, which moves nothing over shared memory and everything over TCP. */
+static inline ucs_status_t poll_for(ucp_context_h context, void *buffer, size_t size, void *args, ucp_worker_h worker)
+{
+#ifdef THREECHAINS
+    return ucp_poll_ifunc(context, buffer, size, args, worker);
+#else
+    ucs_status_t status = ucp_poll_ifunc(context, buffer, size, args);
+
+    if (status == UCS_ERR_NO_MESSAGE)
+        ucp_worker_progress(worker);
+    return status;
+#endif
+}
+
+#endif
