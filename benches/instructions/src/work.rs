@@ -53,7 +53,7 @@ pub(crate) const TOGETHER: u64 = 256;
 /// Clock ticks in which each path is measured.
 const TIMES: u64 = 3;
 /// Measurements in each tick.
-pub(crate) const EACH: usize = 2;
+pub(crate) const EACH: usize = 3;
 /// Quiet ticks, and calls in each of them.
 const QUIET_TICKS: u64 = 6;
 const FEW: u64 = 8;
