@@ -43,12 +43,15 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Nightly runs the tests that the commit tier ignores, too.
+    /// Nightly runs the tests that the commit tier ignores, too, and tries sixteen times as many inputs of each property.
     pub(crate) fn of_tier(tier: Tier) -> Self {
-        Self::new(match tier {
-            Tier::Commit => &[],
-            Tier::Nightly => &["--include-ignored"],
-        })
+        let (args, cases): (&[&str], _) = match tier {
+            Tier::Commit => (&[], "64"),
+            Tier::Nightly => (&["--include-ignored"], "1024"),
+        };
+        let mut runs = Self::new(args);
+        runs.env.push(("PROPTEST_CASES", cases));
+        runs
     }
 }
 
