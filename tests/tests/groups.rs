@@ -16,7 +16,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ifunc_rt::group::{Group, Nodes};
-use ifunc_rt::{Error, Policy, Scope, Serving, Source, SourceOptions, Target, TargetBuilder};
+use ifunc_rt::keys::{SecretKey, Signatures};
+use ifunc_rt::{
+    Error, Grant, Handle, Policy, Rejection, Scope, Serving, Source, SourceOptions, Target, TargetBuilder,
+};
 use ifunc_tests_ifuncs::State;
 use ifunc_tests_ifuncs::travel::{
     Count, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_relay, t_spread, t_tour, t_tour_panics,
@@ -189,6 +192,37 @@ fn what_fails_on_the_way_is_reported_with_its_node() {
     let answered = error(twice.call(&1).unwrap().wait());
     assert!(answered.contains("answered it, too"), "{answered}");
     stop(nodes);
+}
+
+#[test]
+fn code_travels_with_its_signature() {
+    let key = SecretKey::from_seed([1; 32], "tests");
+    // SAFETY: the ifuncs of these tests.
+    let policy = || unsafe { Policy::new().accept_key("tests", key.public(), Grant::new()) };
+    let nodes = start(3, || Target::builder().policy(policy()));
+    let source = connect(&nodes[0].address);
+    let route = [1, 2, 0, 1];
+    let call = |tour: &Handle<t_tour>| tour.call(&Tour::new(&route)).unwrap().wait();
+    let unsigned = source.register::<t_tour>().unwrap();
+    let id = *unsigned.id();
+    let refused = call(&unsigned);
+    assert!(
+        matches!(
+            refused,
+            Err(Error::Rejected {
+                why: Rejection::Signature,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    drop(unsigned);
+    let mut signatures = Signatures::default();
+    signatures.add(key.sign(&id));
+    source.add_signatures(&signatures);
+    let tour = source.register::<t_tour>().unwrap();
+    assert_eq!(call(&tour).unwrap(), sum(0, &route));
+    assert_eq!(stop(nodes).iter().sum::<u64>(), 5);
 }
 
 #[test]

@@ -53,6 +53,15 @@ fn run(bench: &mut Bench) -> Result<()> {
         bench
             .rows
             .push(row(size, "not hashed", &ours, &plain, by_dlopen("")));
+        let env = [("BENCH_SIGNED", "1")];
+        let mut knows_key = Program::start("code-target", bench.cores.target, &env)?;
+        let signed_address: String = knows_key.receive()?;
+        let env = [("BENCH_ADDRESS", &*signed_address), ("BENCH_SIGNED", "1")];
+        let mut signed = start("arrivals", bench.cores.source, &env)?;
+        let mut unsigned = start("arrivals", bench.cores.source, &[("BENCH_ADDRESS", &address)])?;
+        let [signed, unsigned] = take_turns(&bench.plan, slot, [&mut signed, &mut unsigned])?;
+        let name = "ours, without a signature".into();
+        bench.rows.push(row(size, "signed", &signed, &unsigned, name));
         #[cfg(feature = "wasm")]
         {
             let mut ours = start("arrivals", bench.cores.source, &[("BENCH_ADDRESS", &address)])?;

@@ -78,7 +78,7 @@ impl Gate {
         }
         if !self.containment.contains {
             return Outcome::Uncontained(
-                "help: `Target::builder().level(Level::Contained)` ends the invocation alone",
+                "help: `level(Level::Contained)` of the target's policy ends the invocation alone",
             );
         }
         self.interrupt(at, trap);

@@ -251,6 +251,13 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         }
     }
 
+    /// Whether a source's connection has at least `count` calls that travelled on and await their answers.
+    #[must_use]
+    pub fn has_calls(&self, connection: u64, count: usize) -> bool {
+        let calls = self.calls.range((connection, 0)..=(connection, u64::MAX));
+        calls.take(count).count() == count
+    }
+
     /// A source took so many partial answers of a call: its window opens by as many.
     pub fn grant(&mut self, connection: u64, token: u64, count: u32) {
         let Some(&(index, nonce)) = self.calls.get(&(connection, token)) else {

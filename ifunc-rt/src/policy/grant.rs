@@ -3,7 +3,9 @@
 use ifunc_abi::image::Image;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
-use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS, TRAVEL_IMPORTS};
+use ifunc_abi::symbols::{
+    ALLOC, ANSWER, COMPILER_IMPORTS, DEALLOC, MAX_ANSWER, PANIC, REALLOC, RUNTIME_IMPORTS,
+};
 
 use super::Quotas;
 
@@ -39,7 +41,7 @@ impl Grant {
 
     /// Only these imports of what the target provides. A name that ends in `*` stands for all that begin so: `kv_*`; a method of
     /// an interface is `TRAIT_METHOD`. What every image needs of the runtime is always granted: memory, panics, and, unless the
-    /// image has to be [pure](Self::pure), invocations of other nodes. Called again, those, too.
+    /// image has to be [pure](Self::pure), invocations of other nodes, clocks and random numbers. Called again, those, too.
     pub fn imports(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let imports = self.imports.get_or_insert_default();
         imports.extend(names.into_iter().map(Into::into));
@@ -107,9 +109,10 @@ fn is_of_runtime(symbol: &str) -> bool {
     RUNTIME_IMPORTS.contains(&symbol) || COMPILER_IMPORTS.contains(&symbol)
 }
 
+/// What a pure image may import: memory, panics, and where its answer goes.
 fn is_pure(symbol: &str) -> bool {
-    let reaches_out = TRAVEL_IMPORTS.contains(&symbol) || symbol == ifunc_abi::symbols::NOW;
-    is_of_runtime(symbol) && !reaches_out
+    const PURE: [&str; 6] = [PANIC, ALLOC, DEALLOC, REALLOC, ANSWER, MAX_ANSWER];
+    PURE.contains(&symbol) || COMPILER_IMPORTS.contains(&symbol)
 }
 
 /// The first of some names.

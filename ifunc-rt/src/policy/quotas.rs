@@ -36,8 +36,9 @@ pub struct Quotas {
     /// sent; one larger than a frame travels in fragments. An answer that another node sends on has at most a quarter of the
     /// [outbox](crate::TargetBuilder::outbox).
     pub answer_bytes: usize,
-    /// Invocations that have begun and not ended. Default: no limit. One that travels on has not ended before its answer
-    /// arrives. (Frames that were sent and not received are bounded by [`credits`](crate::TargetBuilder::credits).)
+    /// Invocations in flight. Of a connection: calls of ifuncs that travel which wait, on this node, for their answers from other
+    /// nodes. In a grant: invocations that run at the same time, on all threads. Default: no limit but that of
+    /// [`credits`](crate::TargetBuilder::credits), which bound the frames that were sent and not received.
     pub in_flight: usize,
     /// Images that may be installed per second; as many may come at once after a second without any. Default: no limit.
     pub installs_per_second: u32,
@@ -154,6 +155,10 @@ impl Meter {
         })
     }
 
+    pub(crate) fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
     fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,6 +253,19 @@ impl Meter {
         }
         used.in_flight += 1;
         Ok(())
+    }
+
+    /// Whether `has_calls`, which tells whether there are so many, admits one more.
+    ///
+    /// # Errors
+    /// As many as there may be are in flight.
+    pub(crate) fn admits_call(&self, has_calls: impl FnOnce(usize) -> bool) -> Result<(), Refusal> {
+        let limit = self.quotas.in_flight;
+        if limit == usize::MAX || !has_calls(limit) {
+            return Ok(());
+        }
+        let what = format!("may have {limit} invocations in flight");
+        Err(self.exceeded("in_flight", what))
     }
 
     /// An invocation has ended.

@@ -151,6 +151,14 @@ impl State {
         is_overdue
     }
 
+    /// Logs that a quota refused an invocation.
+    #[cold]
+    pub(super) fn refused(&self, counted: &Counted, signer: Option<&str>, refusal: &Refusal) {
+        let (reason, detail) = (refusal.reason, &refusal.detail);
+        let (source, ifunc) = (self.source.connection, &*counted.entry.name);
+        limited!(warn, [parent: &self.span] source, ifunc, signer, %reason, %detail, "invocation refused");
+    }
+
     /// Logs why the connection ended.
     #[cold]
     pub(super) fn ended(&self, closed: &Closed) {
@@ -414,7 +422,10 @@ impl State {
         match event {
             Event::Frame => link.other_frames.add(1),
             Event::ImageBytes(bytes) => link.rare().bytes_in += bytes as u64,
-            Event::Refused(reason) => metrics.refused(reason, None),
+            Event::Refused(reason) => {
+                limited!(warn, [parent: &self.span] source = self.source.connection, %reason, "image refused");
+                metrics.refused(reason, None);
+            }
             Event::Failed {
                 status,
                 payload,
@@ -425,6 +436,10 @@ impl State {
                     // The handle counts the payload.
                     Status::Failed(why) => counts.failed.add(why, 1),
                     Status::Rejected(why) => {
+                        // A source is told the limit, and refuses itself what exceeds it.
+                        if why == Rejection::TooLarge && payload > self.meter.quotas().payload_bytes {
+                            limited!(warn, [parent: &self.span] source = self.source.connection, payload, reason = %why, "invocation refused");
+                        }
                         counts.rejected.add(why, 1);
                         counts.bytes_in += payload as u64;
                     }
@@ -498,12 +513,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let Some(authority) = &counted.limited else {
             return self.run_suited(counted, invocation, answer);
         };
-        let _running = authority.begin(invocation.payload.len()).inspect_err(|refusal| {
-            let (reason, detail) = (refusal.reason, &refusal.detail);
-            let (source, ifunc) = (self.state.source.connection, &*entry.name);
-            let signer = authority.signer();
-            limited!(warn, [parent: &self.state.span] source, ifunc, signer, %reason, %detail, "invocation refused");
-        })?;
+        let begun = authority.begin(invocation.payload.len());
+        let _running =
+            begun.inspect_err(|refusal| self.state.refused(counted, authority.signer(), refusal))?;
         let max = authority.max_answer();
         let answer = answer.map(|answer| {
             let len = answer.len().min(max);

@@ -40,6 +40,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         reply_to: &ReplyTo,
         answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
+        if let Err(refusal) = self.admits_visit(head, counted) {
+            return self
+                .reject_visit(head, reply_to, refusal.into())
+                .map_or(Ok(None), Err);
+        }
         let arrival = self.arrival(head, reply_to);
         let travels = &self.host.travels;
         let visit = match travels.with(|node| node.arrive(arrival, head, now())) {
@@ -47,6 +52,19 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             Err(ended) => return ended_here(ended, 0),
         };
         self.run_visit(counted, visit, invocation, answer)
+    }
+
+    /// Whether the source may have another invocation in flight. Nodes of the group are not asked.
+    fn admits_visit(&self, head: &TravelHead, counted: &Counted) -> Result<(), Refusal> {
+        let (state, travels) = (&*self.state, &self.host.travels);
+        if state.node_of(head).is_some() {
+            return Ok(());
+        }
+        let connection = state.source.connection;
+        let admitted = state
+            .meter
+            .admits_call(|count| travels.with(|node| node.has_calls(connection, count)));
+        admitted.inspect_err(|refusal| state.refused(counted, None, refusal))
     }
 
     /// Runs an invocation, and ends it.

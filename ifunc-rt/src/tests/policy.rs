@@ -263,6 +263,14 @@ fn a_connection_has_quotas() {
             "{why}"
         );
     }
+    // A call of an ifunc that travels may wait for its answer.
+    let travels = ImageParts {
+        imports: vec![images::import("__ifunc_send")],
+        ..images::add()
+    };
+    let why = pair(some.in_flight(0)).refused(&travels, None, Rejection::Quota);
+    assert!(why.contains("`in_flight`"), "{why}");
+    pair(some.in_flight(1)).runs(&travels, None);
     // What the target states is refused by the source itself.
     let (image, payload) = (pair(some.image_bytes(10)), pair(some.payload_bytes(7)));
     let try_call = |pair: &Pair| {

@@ -4,11 +4,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::count;
+use ifunc_rt::keys::{SecretKey, Signatures};
 use ifunc_rt::{Handle, Source};
 
 use crate::images::Images;
 use crate::program::Starter;
 use crate::slots::{Sample, Slot, median, quantile};
+
+/// Environment variable of both sides: images are signed, and the target knows the key.
+pub(super) const SIGNED: &str = "BENCH_SIGNED";
+
+/// The key that signs them.
+pub(super) fn key() -> SecretKey {
+    SecretKey::from_seed(*b"a key of the benchmark, no other", "bench")
+}
 
 /// Number of images built before the first of them is sent. The target can hold many more.
 const BATCH: u64 = 64;
@@ -41,6 +50,7 @@ fn run(mut starter: Starter, pace: Pace) -> Result<()> {
         counted: installed.call(&0)?.wait()?,
         source,
         installed,
+        key: std::env::var_os(SIGNED).map(|_| key()),
     };
     while let Some(slot) = starter.next::<Slot>()? {
         let mut took = Vec::with_capacity(slot.operations as usize);
@@ -63,6 +73,8 @@ struct Arrivals {
     images: Images,
     /// The installed ifunc.
     installed: Handle<count>,
+    /// Signs each image, if there is one.
+    key: Option<SecretKey>,
     /// The target's expected counter.
     counted: u64,
 }
@@ -71,7 +83,15 @@ impl Arrivals {
     /// Builds images and runs each of them; appends the nanoseconds of each to `took`.
     fn batch(&mut self, pace: Pace, size: usize, images: u64, took: &mut Vec<f64>) -> Result<()> {
         let fresh = (0..images)
-            .map(|_| Ok(self.source.register_bytes::<count>(&self.images.next(size)?)?))
+            .map(|_| {
+                let image = self.images.next(size)?;
+                if let Some(key) = &self.key {
+                    let mut signatures = Signatures::default();
+                    signatures.add(key.sign(blake3::hash(&image).as_bytes()));
+                    self.source.add_signatures(&signatures);
+                }
+                Ok(self.source.register_bytes::<count>(&image)?)
+            })
             .collect::<Result<Vec<_>>>()?;
         match pace {
             Pace::Calls => {
