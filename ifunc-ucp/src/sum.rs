@@ -48,26 +48,23 @@ impl Sum {
     /// The memory is readable for `len` bytes.
     #[inline]
     pub(crate) unsafe fn add_at(&mut self, at: *const u8, len: usize) {
-        let mut lanes = [0_u64; LANES];
-        let mut keys = KEYS;
+        let mut lanes = KEYS;
         let stripes = len / STRIPE;
-        for stripe in 0..stripes {
-            // SAFETY: the stripe is within the `len` bytes.
-            let words = unsafe { at.add(stripe * STRIPE).cast::<[u64; LANES]>().read_unaligned() };
-            step(&mut lanes, &mut keys, words);
+        if stripes > 0 {
+            // SAFETY: the stripes are within the `len` bytes.
+            unsafe { add_stripes(&mut lanes, at, stripes) };
         }
         let rest = len % STRIPE;
-        if rest > 0 {
-            let mut last = [0_u64; LANES];
-            // SAFETY: the last `rest` bytes, and fewer than the local has.
-            unsafe { libc::memcpy((&raw mut last).cast(), at.add(len - rest).cast(), rest) };
-            step(&mut lanes, &mut keys, last);
-        }
+        let mut last = [0_u64; LANES];
+        // SAFETY: the last `rest` bytes, and fewer than the local has.
+        unsafe { libc::memcpy((&raw mut last).cast(), at.add(len - rest).cast(), rest) };
         let mut sum = self.0 ^ (len as u64).wrapping_mul(STEP);
-        for lane in lanes {
-            sum = mix(sum ^ lane);
+        for n in 0..LANES {
+            let word = lanes[n] ^ u64::from_le(last[n]).rotate_left(17);
+            // An odd factor for each, and no bit that has an effect on the highest bit alone.
+            sum = sum.wrapping_add((word ^ word >> 32).wrapping_mul(KEYS[n] | 1));
         }
-        self.0 = sum;
+        self.0 = mix(sum);
     }
 
     pub(crate) fn finish(self) -> u64 {
@@ -75,15 +72,45 @@ impl Sum {
     }
 }
 
+/// Adds stripes to the lanes, with the widest vectors of this processor.
+///
+/// # Safety
+/// The memory is readable for as many stripes.
+unsafe fn add_stripes(lanes: &mut [u64; LANES], at: *const u8, stripes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has them; the rest is the caller's promise.
+        return unsafe { add_stripes_avx2(lanes, at, stripes) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { add_stripes_inline(lanes, at, stripes) };
+}
+
+/// # Safety
+/// As [`add_stripes`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn add_stripes_avx2(lanes: &mut [u64; LANES], at: *const u8, stripes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { add_stripes_inline(lanes, at, stripes) };
+}
+
+/// # Safety
+/// As [`add_stripes`].
 #[inline(always)]
-fn step(lanes: &mut [u64; LANES], keys: &mut [u64; LANES], words: [u64; LANES]) {
-    for n in 0..LANES {
-        let word = u64::from_le(words[n]);
-        let keyed = word ^ keys[n];
-        // The product alone would lose a word whose other half is zero under the key.
-        lanes[n ^ 1] = lanes[n ^ 1].wrapping_add(word);
-        lanes[n] = lanes[n].wrapping_add((keyed & 0xffff_ffff).wrapping_mul(keyed >> 32));
-        keys[n] = keys[n].wrapping_add(STEP);
+unsafe fn add_stripes_inline(lanes: &mut [u64; LANES], at: *const u8, stripes: usize) {
+    let mut keys = KEYS;
+    for stripe in 0..stripes {
+        // SAFETY: the caller's promise.
+        let words = unsafe { at.add(stripe * STRIPE).cast::<[u64; LANES]>().read_unaligned() };
+        for n in 0..LANES {
+            let word = u64::from_le(words[n]);
+            let keyed = word ^ keys[n];
+            // The product alone would lose a word whose other half is zero under the key.
+            lanes[n ^ 1] = lanes[n ^ 1].wrapping_add(word);
+            lanes[n] = lanes[n].wrapping_add((keyed & 0xffff_ffff).wrapping_mul(keyed >> 32));
+            keys[n] = keys[n].wrapping_add(STEP);
+        }
     }
 }
 

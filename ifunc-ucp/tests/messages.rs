@@ -2,17 +2,17 @@
 
 mod common;
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::ptr;
 
 use common::{
     CANCELED, Context, INVALID_PARAM, IO_ERROR, Libraries, NO_ELEM, NO_MESSAGE, OK, Tally, UNSUPPORTED,
-    frame, message, parameter,
+    frame, message,
 };
+use ifunc_abi::image::{Image, ImageParts};
 use ifunc_build::COptions;
 use ucp_ifunc::c::{
-    ucp_ifunc_msg_free, ucp_ifunc_msg_get_payload_ptr, ucp_ifunc_msg_t, ucp_llvm_bc_t,
-    ucp_register_ifunc_im_threechains, ucp_register_ifunc_paper,
+    ucp_ifunc_msg_free, ucp_ifunc_msg_get_payload_ptr, ucp_ifunc_msg_t, ucp_register_ifunc_paper,
 };
 
 fn paper() -> COptions {
@@ -136,51 +136,24 @@ fn what_cannot_be_registered_has_a_status() {
     }
 }
 
+const HERE: &str = "x86_64-pc-linux-gnu";
+const THERE: &str = "aarch64-unknown-linux-gnu";
+
+/// The code in a frame.
+fn image_of(frame: &[u8]) -> Vec<u8> {
+    let len = u32::from_le_bytes(frame[16..20].try_into().unwrap()) as usize;
+    frame[frame.len() - 16 - len..][..len].to_vec()
+}
+
 #[test]
 fn code_in_memory_is_a_library_or_an_image() {
     let libraries = Libraries::build(&["tally.c"], COptions::default());
     let context = Context::new(&libraries);
     let library = libraries.bytes("tally");
-    let whole = context.frame("tally", &[1, 2]);
-    let image_len = u32::from_le_bytes(whole[16..20].try_into().unwrap()) as usize;
-    let image = whole[whole.len() - 16 - image_len..][..image_len].to_vec();
-    let register = |context: &Context, codes: &[(&str, &[u8])], deps: &[&str]| {
-        let name = CString::new("tally").unwrap();
-        let triples: Vec<CString> = codes
-            .iter()
-            .map(|(triple, _)| CString::new(*triple).unwrap())
-            .collect();
-        let mut bcs: Vec<ucp_llvm_bc_t> = codes
-            .iter()
-            .zip(&triples)
-            .map(|((_, bytes), triple)| ucp_llvm_bc_t {
-                triple: triple.as_ptr().cast_mut(),
-                bc: bytes.as_ptr().cast_mut().cast(),
-                size: bytes.len() as u32,
-            })
-            .collect();
-        let deps: Vec<CString> = deps.iter().map(|dep| CString::new(*dep).unwrap()).collect();
-        let mut deps: Vec<_> = deps.iter().map(|dep| dep.as_ptr().cast_mut()).collect();
-        let mut handle = ptr::null_mut();
-        // SAFETY: arrays of these lengths, whose code is of these tests.
-        let status = unsafe {
-            ucp_register_ifunc_im_threechains(
-                context.pointer(),
-                parameter(&name),
-                bcs.as_mut_ptr(),
-                bcs.len() as i32,
-                deps.as_mut_ptr(),
-                deps.len() as i32,
-                &raw mut handle,
-            )
-        };
-        (status, handle)
-    };
-    const HERE: &str = "x86_64-pc-linux-gnu";
-    const THERE: &str = "aarch64-unknown-linux-gnu";
+    let image = image_of(&context.frame("tally", &[1, 2]));
     for code in [&library, &image] {
         let context = Context::new(&libraries);
-        let (status, handle) = register(&context, &[(THERE, b"BC\xc0\xde"), (HERE, code)], &["libc.so.6"]);
+        let (status, handle) = context.register_code(&[(THERE, b"BC\xc0\xde"), (HERE, code)], &["libc.so.6"]);
         assert_eq!(status, OK);
         let mut tally = Tally::default();
         assert_eq!(context.poll(&mut frame(handle, &[1, 2]), &mut tally), OK);
@@ -196,7 +169,7 @@ fn code_in_memory_is_a_library_or_an_image() {
         (&[(HERE, &image[..100])], &[], IO_ERROR),
         (&[(HERE, &library)], &["libnowhere.so.9"], IO_ERROR),
     ] {
-        assert_eq!(register(&context, codes, deps), (expected, ptr::null_mut()));
+        assert_eq!(context.register_code(codes, deps), (expected, ptr::null_mut()));
     }
 }
 
@@ -356,4 +329,53 @@ fn an_invocation_polls_again_in_a_function_of_its_host() {
     let mut too_many = nested(100);
     assert_eq!(poll_next(&mut too_many), 0);
     assert_eq!((too_many.tally.messages, too_many.buffers.len()), (32, 100 - 33));
+}
+
+/// Frames with the code of `tally`, each in an image of its own.
+fn distinct(context: &Context, number: u32) -> Vec<Vec<u8>> {
+    let image = image_of(&context.frame("tally", &[1]));
+    let parts = ImageParts::from(&Image::parse(&image).unwrap());
+    context.deregister(context.register("tally"));
+    (0..number)
+        .map(|n| {
+            let mut parts = parts.clone();
+            // Constants, as far as a target knows.
+            parts.rx.extend_from_slice(&n.to_le_bytes());
+            let (status, handle) = context.register_code(&[(HERE, &parts.encode().unwrap())], &[]);
+            assert_eq!(status, OK);
+            let frame = frame(handle, &[1]);
+            context.deregister(handle);
+            frame
+        })
+        .collect()
+}
+
+#[test]
+fn more_code_than_is_kept_is_installed_again() {
+    let context = Context::with(&["tally.c"], COptions::default());
+    let frames = distinct(&context, 1100);
+    let mut tally = Tally::default();
+    for frame in frames.iter().chain(&frames[..50]) {
+        assert_eq!(context.poll(&mut frame.clone(), &mut tally), OK);
+    }
+    assert_eq!((tally.messages, tally.sum), (1150, 1150));
+}
+
+#[test]
+fn threads_poll_buffers_of_their_own() {
+    let context = Context::with(&["tally.c"], COptions::default());
+    let frames = distinct(&context, 30);
+    std::thread::scope(|scope| {
+        for first in 0..4 {
+            let (context, frames) = (&context, &frames);
+            scope.spawn(move || {
+                let mut tally = Tally::default();
+                for round in 0..200 {
+                    let mut buffer = frames[(first * 7 + round) % frames.len()].clone();
+                    assert_eq!(context.poll(&mut buffer, &mut tally), OK);
+                }
+                assert_eq!((tally.messages, tally.sum), (200, 200));
+            });
+        }
+    });
 }

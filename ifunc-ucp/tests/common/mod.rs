@@ -15,7 +15,7 @@ use ifunc_build::{COptions, Quiet, build_c};
 use tempfile::TempDir;
 use ucp_ifunc::c::{
     ucp_ifunc_msg_create, ucp_ifunc_msg_free, ucp_ifunc_msg_t, ucp_ifunc_reg_param_threechains_t,
-    ucp_ifunc_set_lib_dir,
+    ucp_ifunc_set_lib_dir, ucp_llvm_bc_t, ucp_register_ifunc_im_threechains,
 };
 pub use ucx_sys::{
     UCS_ERR_CANCELED as CANCELED, UCS_ERR_INVALID_PARAM as INVALID_PARAM, UCS_ERR_IO_ERROR as IO_ERROR,
@@ -121,6 +121,40 @@ impl Context {
         let (status, handle) = self.try_register(name);
         assert_eq!((status, handle.is_null()), (OK, false), "{name}");
         handle
+    }
+
+    /// Registers code in memory as `tally`, for the machines of these triples.
+    pub fn register_code(&self, codes: &[(&str, &[u8])], deps: &[&str]) -> (Status, *mut c_void) {
+        let name = CString::new("tally").unwrap();
+        let triples: Vec<CString> = codes
+            .iter()
+            .map(|(triple, _)| CString::new(*triple).unwrap())
+            .collect();
+        let mut bcs: Vec<ucp_llvm_bc_t> = codes
+            .iter()
+            .zip(&triples)
+            .map(|((_, bytes), triple)| ucp_llvm_bc_t {
+                triple: triple.as_ptr().cast_mut(),
+                bc: bytes.as_ptr().cast_mut().cast(),
+                size: bytes.len() as u32,
+            })
+            .collect();
+        let deps: Vec<CString> = deps.iter().map(|dep| CString::new(*dep).unwrap()).collect();
+        let mut deps: Vec<_> = deps.iter().map(|dep| dep.as_ptr().cast_mut()).collect();
+        let mut handle = ptr::null_mut();
+        // SAFETY: arrays of these lengths, whose code is of these tests.
+        let status = unsafe {
+            ucp_register_ifunc_im_threechains(
+                self.pointer(),
+                parameter(&name),
+                bcs.as_mut_ptr(),
+                bcs.len() as c_int,
+                deps.as_mut_ptr(),
+                deps.len() as c_int,
+                &raw mut handle,
+            )
+        };
+        (status, handle)
     }
 
     pub fn deregister(&self, handle: *mut c_void) {
