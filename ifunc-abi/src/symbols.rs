@@ -11,13 +11,16 @@
 /// void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_size);
 /// void *__ifunc_answer(struct ifunc_context *, size_t size);           // null: more than a limit, or no caller waits
 /// size_t __ifunc_max_answer(struct ifunc_context *);
+/// void  __ifunc_release(void *object);
 /// uint32_t __ifunc_random(void *out, size_t len);                      // 0: all bytes were written
 /// uint64_t __ifunc_unix_time(void);
 /// ```
-pub const RUNTIME_IMPORTS: [&str; 14] = [
-    PANIC, ALLOC, DEALLOC, REALLOC, ANSWER, MAX_ANSWER, RANDOM, UNIX_TIME, TRAVEL, OUTGOING, SEND, FORWARD,
-    REPLY, NOW,
+pub const RUNTIME_IMPORTS: [&str; 15] = [
+    PANIC, ALLOC, DEALLOC, REALLOC, ANSWER, MAX_ANSWER, RELEASE, RANDOM, UNIX_TIME, TRAVEL, OUTGOING, SEND,
+    FORWARD, REPLY, NOW,
 ];
+/// Drops an object of the host that the invocation holds.
+pub const RELEASE: &str = "__ifunc_release";
 /// Fills memory with random bytes of the target's system.
 pub const RANDOM: &str = "__ifunc_random";
 /// Nanoseconds since the beginning of 1970, by the target's clock.

@@ -186,6 +186,16 @@ static inline void ifunc_log(struct ifunc_context *ctx, uint32_t level, const ch
         ctx->log(ctx, level, (const uint8_t *)text, __builtin_strlen(text));
 }
 
+/* ---- Objects of the target. ---- */
+
+/* Drops an object that a function of the target returned for this invocation to hold (`Owned` in Rust). The target does so by itself
+ * when the invocation ends by a fault; an object that is neither released nor passed back otherwise is lost memory. */
+IFUNC_EXTERN void __ifunc_release(void *object);
+static inline void ifunc_release(void *object)
+{
+    __ifunc_release(object);
+}
+
 /* ---- What the target's system provides. ---- */
 
 IFUNC_EXTERN uint32_t __ifunc_random(void *out, size_t len);

@@ -43,6 +43,7 @@ pub(crate) fn end(
     }
     };
     let escape = session.take_escape();
+    session.drop_held();
     let is_ignored = entry.flags.contains(EntryFlags::IGNORE_RESULT);
     let code = if is_ignored { context::MAIN_OK } else { code };
     let escape = match escape.map_or(Ok(code), Err) {

@@ -22,6 +22,7 @@ pub(crate) use self::interrupt::{Interruption, Outcome};
 use crate::answer::{AnswerMemory, LongAnswers};
 use crate::arch::FloatControl;
 use crate::exports::Exports;
+use crate::held::{self, HeldObjects};
 use crate::services::Services;
 use crate::stack::Stack;
 use crate::threads::Passages;
@@ -158,6 +159,7 @@ pub(crate) struct Gate {
     /// How long answers may be; `None`: no longer than the memory that invocations are lent.
     pub(crate) answers: Option<Arc<dyn AnswerMemory>>,
     pub(crate) long_answers: RefCell<LongAnswers>,
+    pub(crate) held: RefCell<HeldObjects>,
 }
 
 thread_local! {
@@ -183,6 +185,7 @@ impl Gate {
             exports: None,
             answers: None,
             long_answers: RefCell::default(),
+            held: RefCell::default(),
         }
     }
 
@@ -339,6 +342,13 @@ pub(crate) fn gate_of_invocation<'a>() -> Option<&'a Gate> {
     caller()
 }
 
+/// The gate of the invocation that waits for the host function that runs.
+pub(crate) fn gate_in_host<'a>() -> Option<&'a Gate> {
+    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
+    let gate = unsafe { CURRENT.get().as_ref()? };
+    gate.is_in_host().then_some(gate)
+}
+
 /// The services for the invocation that called the current import.
 pub(crate) fn services<'a>() -> Option<&'a Arc<dyn Services>> {
     caller()?.services.as_ref()
@@ -404,6 +414,8 @@ pub(crate) static CALL_GATE: CallGate = CallGate {
     leave,
     panicked,
     call_back: callback::call_back,
+    hold: held::hold,
+    take_held: held::take_held,
 };
 
 fn enter() -> GateToken {

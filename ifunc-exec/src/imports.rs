@@ -10,6 +10,7 @@ use ifunc_abi::symbols;
 use crate::answer;
 use crate::arch;
 use crate::gate::{escape_with_panic, escape_with_panic_at, on_host_side};
+use crate::held;
 use crate::services;
 
 unsafe extern "C" {
@@ -22,7 +23,7 @@ unsafe extern "C" {
 }
 
 /// Name and address of every import that needs no permission.
-pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 21] {
+pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 22] {
     [
         (symbols::PANIC, arch::panic as *const ()),
         (symbols::ALLOC, alloc as *const ()),
@@ -30,6 +31,7 @@ pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 21] {
         (symbols::REALLOC, realloc as *const ()),
         (symbols::ANSWER, answer::answer as *const ()),
         (symbols::MAX_ANSWER, answer::max_answer as *const ()),
+        (symbols::RELEASE, held::release as *const ()),
         (symbols::RANDOM, random as *const ()),
         (symbols::UNIX_TIME, unix_time as *const ()),
         (symbols::TRAVEL, services::travel as *const ()),

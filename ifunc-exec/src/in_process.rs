@@ -562,6 +562,12 @@ impl Session<'_> {
         self.gate.long_answers.borrow_mut().take(passage, len)
     }
 
+    /// Drops the objects of the host that the last invocation held.
+    pub(crate) fn drop_held(&mut self) {
+        let objects = self.gate.held.borrow_mut().of_last(self.gate.passages.count());
+        crate::held::drop_all(objects);
+    }
+
     /// How long an invocation may run.
     pub(crate) fn limit(&self) -> Option<std::time::Duration> {
         self.gate.limit()

@@ -31,6 +31,7 @@ mod exports;
 pub mod fingerprint;
 mod gate;
 mod got;
+mod held;
 mod image;
 mod imports;
 mod in_process;

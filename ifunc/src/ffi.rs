@@ -17,6 +17,7 @@
 //! | `-> &[T]`, `-> &str`, and those in an `Option` | a pointer, and a `size_t *` as the last parameter |
 //! | `-> Option<T>` | `uint8_t`, 1 for `Some`, and an out pointer |
 //! | `-> Result<T, E>` (`E`: `i32` or a C-like enum) | `int32_t`, 0 for `Ok`, and out pointers as the last parameters unless `T` is `()` |
+//! | [`Owned<T>`](crate::Owned) of an opaque type, as a parameter and as a result, there in an `Option` or a `Result`, too | a pointer, and the obligation to pass it back or to `__ifunc_release` |
 //! | raw pointers, `extern "C" fn(..)`, `...` (`unsafe` functions only; `...`: imports only) | the same |
 //!
 //! What a callback is given are the same types; it returns nothing, [`ControlFlow<()>`](core::ops::ControlFlow) (a

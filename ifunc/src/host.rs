@@ -2,6 +2,7 @@
 
 use core::any::{Any, TypeId};
 use core::ffi::c_void;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::borrow::ToOwned;
 use std::boxed::Box;
@@ -344,6 +345,70 @@ pub struct CallGate {
     /// # Safety
     /// `call` may be called with `data`. Injected code that it calls may leave it by a jump: it owns nothing.
     pub call_back: unsafe fn(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack,
+    /// Keeps an object for the invocation of this thread that waits for a host function, until the invocation gives it up or ends early.
+    /// Without one, returns the object.
+    pub hold: fn(HeldObject) -> Result<(), HeldObject>,
+    /// Gives up an object that such an invocation holds.
+    pub take_held: fn(NonNull<c_void>) -> Option<HeldObject>,
+}
+
+/// An object of the host that an invocation holds: see [`Owned`](crate::Owned). Dropped, it drops the object.
+#[derive(Debug)]
+pub struct HeldObject {
+    pointer: NonNull<c_void>,
+    drop: unsafe fn(*mut c_void),
+}
+
+// SAFETY: `HeldObject::new` was promised that it is dropped on a thread on which that is allowed.
+unsafe impl Send for HeldObject {}
+
+impl HeldObject {
+    /// The object that `drop(pointer)` drops.
+    ///
+    /// # Safety
+    /// That may be called once, on the thread of the caller; what receives the result keeps it on that thread.
+    #[must_use]
+    pub unsafe fn new(pointer: NonNull<c_void>, drop: unsafe fn(*mut c_void)) -> Self {
+        Self { pointer, drop }
+    }
+
+    /// Whether this is the object at `pointer`.
+    #[must_use]
+    pub fn is(&self, pointer: NonNull<c_void>) -> bool {
+        self.pointer == pointer
+    }
+
+    /// Does not drop the object: it has another owner.
+    pub fn forget(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for HeldObject {
+    fn drop(&mut self) {
+        // SAFETY: `new` was promised that it may be called once.
+        unsafe { (self.drop)(self.pointer.as_ptr()) }
+    }
+}
+
+/// Keeps an object for the invocation that waits for a host function: see [`CallGate::hold`].
+///
+/// # Errors
+/// There is no such invocation.
+pub fn hold(object: HeldObject) -> Result<(), HeldObject> {
+    // SAFETY: the pointer is null or comes from the `&'static CallGate` of `set_call_gate`.
+    match unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() } {
+        Some(gate) => (gate.hold)(object),
+        None => Err(object),
+    }
+}
+
+/// Gives up an object that the invocation holds: see [`CallGate::take_held`].
+#[must_use]
+pub fn take_held(pointer: NonNull<c_void>) -> Option<HeldObject> {
+    // SAFETY: as above.
+    let gate = unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() }?;
+    (gate.take_held)(pointer)
 }
 
 /// What became of a callback.

@@ -41,6 +41,7 @@
 //! | sending others, travelling on, answering in parts | [`travel`] |
 //! | replacing what the target exports | [`Context::replace_export`] |
 //! | calling the host | [`#[ifunc::interface]`](macro@interface), [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
+//! | objects of the host that an ifunc holds and drops | [`Owned`] |
 //! | types shared by source and target | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
 //! | random bytes, the time of day | [`system`], and the feature `getrandom` for crates that draw random numbers |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
@@ -72,6 +73,7 @@ pub mod host;
 mod image;
 mod layout;
 mod opaque;
+mod owned;
 pub mod payload;
 pub mod prelude;
 mod remote_exports;
@@ -88,6 +90,7 @@ pub use context::{Context, Level};
 pub use ifunc_abi as abi;
 pub use layout::{Layout, Portable};
 pub use opaque::Foreign;
+pub use owned::Owned;
 pub use payload::{Answer, DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
 pub use remote_exports::ReplaceError;
 pub use shape::Shape;

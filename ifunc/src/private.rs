@@ -20,6 +20,8 @@ pub use linkme;
 
 pub use crate::context::{finish, finish_by_context};
 pub use crate::opaque::NamedType;
+#[cfg(not(ifunc_image))]
+pub use crate::owned::hand_over;
 use crate::payload::EncodeError;
 pub use crate::travel::finish_onward;
 

@@ -4,10 +4,12 @@ mod common;
 
 use std::backtrace::Backtrace;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ifunc::Owned;
 use ifunc_rt::test::{Error, Fixture, run};
 use ifunc_rt::{Policy, Rejection, Source, Symbol, Target, TargetError};
-use ifunc_tests_ifuncs::opaque::t_series;
+use ifunc_tests_ifuncs::opaque::{t_cursor, t_scan, t_series};
 use ifunc_tests_ifuncs::remote_exports::{t_price, t_reprice};
 use ifunc_tests_ifuncs::{
     Greeting, State, t_add, t_greet, t_host_panics, t_index, t_lookup, t_remember, t_reverse, t_slow,
@@ -39,6 +41,104 @@ struct Other(#[allow(dead_code, reason = "the export would take it for the addre
 fn series_push(series: &mut Series, number: u64) -> u64 {
     series.0.push(number);
     series.0.len() as u64
+}
+
+/// What ifuncs know as `numbers/1`.
+#[derive(ifunc::Opaque)]
+#[opaque("numbers/1")]
+struct Numbers(Vec<u64>);
+
+#[ifunc::export]
+fn numbers_column(numbers: &Numbers) -> &[u64] {
+    &numbers.0
+}
+
+#[ifunc::export]
+fn numbers_part(numbers: &Numbers, from: u64, to: u64) -> Result<&[u64], i32> {
+    numbers.0.get(from as usize..to as usize).ok_or(7)
+}
+
+#[ifunc::export]
+fn numbers_name(numbers: &Numbers) -> Option<&str> {
+    (!numbers.0.is_empty()).then_some("numbers")
+}
+
+/// Cursors that live.
+static CURSORS: AtomicUsize = AtomicUsize::new(0);
+
+/// What ifuncs know as `cursor/1`.
+#[derive(ifunc::Opaque)]
+#[opaque("cursor/1")]
+struct Cursor(std::vec::IntoIter<u64>);
+
+impl Cursor {
+    fn over(numbers: &[u64]) -> Owned<Self> {
+        CURSORS.fetch_add(1, Ordering::SeqCst);
+        let numbers: Vec<u64> = numbers.into();
+        Owned::new(Self(numbers.into_iter()))
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        CURSORS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[ifunc::export]
+fn cursor_open(numbers: &Numbers, from: u64) -> Result<Owned<Cursor>, i32> {
+    let rest = usize::try_from(from).ok().and_then(|from| numbers.0.get(from..));
+    rest.map(Cursor::over).ok_or(1)
+}
+
+#[ifunc::export]
+fn cursor_next(cursor: &mut Cursor) -> Option<u64> {
+    cursor.0.next()
+}
+
+#[ifunc::export]
+fn cursor_close(cursor: Owned<Cursor>) -> u64 {
+    cursor.0.len() as u64
+}
+
+#[ifunc::export]
+fn cursor_empty(try_number: u64) -> Option<Owned<Cursor>> {
+    try_number.is_multiple_of(2).then(|| Cursor::over(&[]))
+}
+
+/// A scan runs over the host's own memory.
+#[test]
+fn a_host_function_lends_what_the_host_owns() {
+    common::libraries();
+    let mut numbers = Numbers((0..100_000).collect());
+    let (sum, at, name) = run::<t_scan>((), &mut numbers).unwrap();
+    let all = |count: u64| count * (count - 1) / 2;
+    assert_eq!((sum, name), (all(100_000) + all(50_000), 7));
+    assert_eq!(at as usize, numbers.0.as_ptr().addr(), "nothing was copied");
+}
+
+/// However the invocation ends, the host's objects that it held are dropped.
+#[test]
+fn an_ifunc_holds_and_drops_objects_of_the_host() {
+    common::libraries();
+    let mut numbers = Numbers(vec![1, 2, 3, 4]);
+    let mut fixture = Fixture::new().unwrap();
+    for round in 0..3 {
+        let mut ends = |end: u64| {
+            let sum = fixture.run::<t_cursor>(end, &mut numbers);
+            assert_eq!(
+                CURSORS.load(Ordering::SeqCst),
+                0,
+                "round {round}, end {end}: {sum:?}"
+            );
+            sum
+        };
+        assert_eq!(ends(0).unwrap(), 1 + 2 + 2 + 3 + 4);
+        assert_eq!(ends(1).unwrap(), 1 + 2 + 100 * 2 + 10_000 * 3);
+        let panicked = ends(2).unwrap_err().to_string();
+        assert!(panicked.contains("it holds two cursors"), "{panicked}");
+        assert_eq!(ends(3).unwrap(), 1 + 2 + 5);
+    }
 }
 
 fn state() -> State {

@@ -334,6 +334,9 @@ fn raw(ty: &Type, mutable: bool) -> TokenStream {
 
 /// The C pointer type, such as `const uint8_t *`; types of the author become `struct NAME`.
 fn pointer(ty: &Type, mutable: bool) -> String {
+    if let Some(&[object]) = types::arguments_of(ty, "Owned").as_deref() {
+        return pointer(object, true) + "*";
+    }
     let name = match types::bare(ty) {
         Type::Array(array) => return pointer(&array.elem, mutable),
         Type::Path(path) => path

@@ -8,6 +8,7 @@ use super::{
     Callback, CallbackOutput, HostFn, Kind, Output, Returned, Slice, c_len, c_name, out, out_len, receiver,
 };
 use crate::errors::span_of;
+use crate::types;
 
 impl HostFn {
     /// The call of `function`: converts C arguments and a C result.
@@ -73,12 +74,15 @@ impl HostFn {
                 let (store, pointer) = slice.returned(&value);
                 quote!({ let #value = #call; #store #pointer })
             }
-            Output::Option(Returned::Value(_) | Returned::Raw(_)) => quote! {
-                match #call {
-                    ::core::option::Option::Some(#value) => { unsafe { #out.write(#value) }; 1 }
-                    ::core::option::Option::None => 0,
+            Output::Option(Returned::Value(ty) | Returned::Raw(ty)) => {
+                let handed = handed_over(ty, &value);
+                quote! {
+                    match #call {
+                        ::core::option::Option::Some(#value) => { unsafe { #out.write(#handed) }; 1 }
+                        ::core::option::Option::None => 0,
+                    }
                 }
-            },
+            }
             Output::Option(Returned::Reference(reference)) => {
                 let (cast, null) = (from(reference.mutable), null(reference.mutable));
                 let ty = &reference.ty;
@@ -97,7 +101,10 @@ impl HostFn {
             Output::Result(ok, error) => {
                 let store = match ok {
                     None => TokenStream::new(),
-                    Some(Returned::Value(_) | Returned::Raw(_)) => quote!(unsafe { #out.write(#value) };),
+                    Some(Returned::Value(ty) | Returned::Raw(ty)) => {
+                        let handed = handed_over(ty, &value);
+                        quote!(unsafe { #out.write(#handed) };)
+                    }
                     Some(Returned::Reference(reference)) => {
                         let cast = from(reference.mutable);
                         let ty = &reference.ty;
@@ -120,6 +127,15 @@ impl HostFn {
                 }
             }
         }
+    }
+}
+
+/// The value that an `Option` or a `Result` holds, for the ifunc.
+fn handed_over(ty: &syn::Type, value: &Ident) -> TokenStream {
+    if types::is_named(ty, "Owned") {
+        quote!(::ifunc::__private::hand_over(#value))
+    } else {
+        quote!(#value)
     }
 }
 

@@ -52,7 +52,7 @@ impl HostFn {
             Output::Plain(returned) => {
                 parts.push("->");
                 match returned {
-                    Returned::Value(ty) => parts.text(ty, &quote!(::ifunc::ffi::Value)),
+                    Returned::Value(ty) => parts.value(ty, &quote!(::ifunc::ffi::Value)),
                     returned => returned.text(&mut parts),
                 }
             }
@@ -89,7 +89,7 @@ pub(crate) fn of_variable(symbol: &str, ty: &Type, mutable: bool) -> Parts {
 impl Param {
     fn text(&self, parts: &mut Parts) {
         match &self.kind {
-            Kind::Value(ty) => parts.text(ty, &quote!(::ifunc::ffi::Value)),
+            Kind::Value(ty) => parts.value(ty, &quote!(::ifunc::ffi::Value)),
             Kind::OptionValue(ty) => {
                 parts.push("Option<");
                 parts.text(ty, &quote!(::ifunc::Layout));
@@ -106,7 +106,7 @@ impl Param {
 impl Returned {
     fn text(&self, parts: &mut Parts) {
         match self {
-            Self::Value(ty) => parts.text(ty, &quote!(::ifunc::Layout)),
+            Self::Value(ty) => parts.value(ty, &quote!(::ifunc::Layout)),
             Self::Reference(reference) => reference.text(parts),
             Self::Slice(slice) => slice.text(parts),
             Self::Raw(ty) => parts.raw(ty),
@@ -170,6 +170,17 @@ impl Parts {
     fn text(&mut self, ty: &Type, implements: &TokenStream) {
         let ty = types::with_lifetime(ty, "'static");
         self.expression(quote_spanned!(span_of(&ty)=> <#ty as #implements>::TEXT.as_str()));
+    }
+
+    /// The text of a value, or of an object that is held.
+    fn value(&mut self, ty: &Type, implements: &TokenStream) {
+        match types::arguments_of(ty, "Owned").as_deref() {
+            Some(&[object]) => {
+                self.push("owned ");
+                self.target(object);
+            }
+            _ => self.text(ty, implements),
+        }
     }
 
     /// The text of a type that may be opaque.

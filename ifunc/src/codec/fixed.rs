@@ -29,7 +29,7 @@ pub trait FixedValue: Sized {
     const LEN: Option<usize>;
 
     /// Length in bytes.
-    fn len(&self) -> usize;
+    fn value_len(&self) -> usize;
 
     /// Writes the value to the begin of `out` and returns the rest.
     ///
@@ -49,7 +49,7 @@ impl<T: Portable> FixedValue for T {
     const LEN: Option<usize> = Some(size_of::<T>());
 
     #[inline]
-    fn len(&self) -> usize {
+    fn value_len(&self) -> usize {
         size_of::<T>()
     }
 
@@ -76,8 +76,8 @@ impl<T: FixedValue> FixedValue for Option<T> {
     const TEXT: Text = Text::new().str("Option<").text(&T::TEXT).str(">");
     const LEN: Option<usize> = None;
 
-    fn len(&self) -> usize {
-        1 + self.as_ref().map_or(0, T::len)
+    fn value_len(&self) -> usize {
+        1 + self.as_ref().map_or(0, T::value_len)
     }
 
     fn write<'o>(&self, out: &'o mut [u8]) -> Result<&'o mut [u8], EncodeError> {
@@ -103,7 +103,7 @@ impl<T: Portable> FixedValue for alloc::vec::Vec<T> {
     const TEXT: Text = Text::new().str("[").text(&<T as Layout>::TEXT).str("]");
     const LEN: Option<usize> = None;
 
-    fn len(&self) -> usize {
+    fn value_len(&self) -> usize {
         size_of::<u64>() + size_of_val(&self[..])
     }
 
@@ -143,9 +143,9 @@ macro_rules! tuples {
             };
 
             #[allow(non_snake_case, reason = "a field is named as its type")]
-            fn len(&self) -> usize {
+            fn value_len(&self) -> usize {
                 let ($first, $($rest,)*) = self;
-                $first.len() $(+ $rest.len())*
+                $first.value_len() $(+ $rest.value_len())*
             }
 
             #[allow(non_snake_case, reason = "a field is named as its type")]
@@ -194,7 +194,7 @@ impl<T: FixedValue> Payload<'_, Fixed> for T {
 
     #[inline]
     fn bound(source: &T) -> usize {
-        source.len()
+        source.value_len()
     }
 
     #[inline]
@@ -214,7 +214,7 @@ impl<T: FixedValue> Answer<Fixed> for T {
 
     #[inline]
     fn encoded_len(&self) -> Option<usize> {
-        Some(self.len())
+        Some(self.value_len())
     }
 
     #[inline]
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     fn there_and_back<T: FixedValue + PartialEq + core::fmt::Debug>(value: &T) -> usize {
-        let mut bytes = vec![0; value.len()];
+        let mut bytes = vec![0; value.value_len()];
         assert_eq!(encode(value, &mut bytes), Ok(bytes.len()));
         assert_eq!(&decode::<T>(&bytes).unwrap(), value);
         if let Some((_, shorter)) = bytes.split_last_mut() {

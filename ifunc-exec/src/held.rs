@@ -1,0 +1,88 @@
+//! Objects of the host that invocations hold (`ifunc::Owned`): dropped when the invocation gives them up, or ends early.
+
+use std::ffi::c_void;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use ifunc::host::HeldObject;
+
+use crate::gate::{Gate, gate_in_host, gate_of_invocation};
+
+/// The objects that the invocation of a gate holds.
+#[derive(Debug, Default)]
+pub(crate) struct HeldObjects {
+    /// Counts the passage of the gate in which they were handed over.
+    passage: u64,
+    objects: Vec<HeldObject>,
+}
+
+impl HeldObjects {
+    /// Those of the invocation of this passage. What an earlier one forgot is leaked: the thread may be another one by now.
+    fn current(&mut self, passage: u64) -> &mut Vec<HeldObject> {
+        if self.passage != passage {
+            mem::take(&mut self.objects)
+                .into_iter()
+                .for_each(HeldObject::forget);
+            self.passage = passage;
+        }
+        &mut self.objects
+    }
+
+    /// Those of the invocation that ended last; `passage` counts its end.
+    pub(crate) fn of_last(&mut self, passage: u64) -> Vec<HeldObject> {
+        mem::take(self.current(passage.wrapping_sub(1)))
+    }
+}
+
+impl Drop for HeldObjects {
+    fn drop(&mut self) {
+        mem::take(&mut self.objects)
+            .into_iter()
+            .for_each(HeldObject::forget);
+    }
+}
+
+/// Drops objects that an invocation held which ended early.
+#[cold]
+pub(crate) fn drop_all(objects: Vec<HeldObject>) {
+    for object in objects.into_iter().rev() {
+        if catch_unwind(AssertUnwindSafe(|| drop(object))).is_err() {
+            tracing::error!(target: crate::LOG, "an object that an invocation held panicked when it was dropped");
+        }
+    }
+}
+
+fn take_from(gate: &Gate, pointer: NonNull<c_void>) -> Option<HeldObject> {
+    let passage = gate.passages.within()?;
+    let mut held = gate.held.borrow_mut();
+    let objects = held.current(passage);
+    let index = objects.iter().rposition(|object| object.is(pointer))?;
+    Some(objects.swap_remove(index))
+}
+
+/// `CallGate::hold`.
+pub(crate) fn hold(object: HeldObject) -> Result<(), HeldObject> {
+    let Some((gate, passage)) = gate_in_host().and_then(|gate| Some((gate, gate.passages.within()?))) else {
+        return Err(object);
+    };
+    gate.held.borrow_mut().current(passage).push(object);
+    Ok(())
+}
+
+/// `CallGate::take_held`.
+pub(crate) fn take_held(pointer: NonNull<c_void>) -> Option<HeldObject> {
+    take_from(gate_in_host()?, pointer)
+}
+
+/// `__ifunc_release`.
+pub(crate) extern "C" fn release(pointer: *mut c_void) {
+    let Some(gate) = gate_of_invocation() else { return };
+    ifunc::host::through_gate(|| {
+        let object = NonNull::new(pointer).and_then(|pointer| take_from(gate, pointer));
+        assert!(
+            object.is_some(),
+            "the ifunc released an object that it does not hold"
+        );
+    });
+}
