@@ -280,13 +280,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "gathered completions do not reach the outbox",
         "replies.rs",
-        "            self.outbox.push_back((header, body.to_vec()));\n            self.gathered.sent();\n",
+        "            self.outbox.push_back(Owed::Frame(header, body.to_vec()));\n            self.gathered.sent();\n",
         "            let _ = (header, body);\n            self.gathered.sent();\n",
     ),
     mutant(
         "a reply in the outbox that finds the window closed is dropped",
         "replies.rs",
-        "self.outbox.push_front((header, body));",
+        "queue.push_front(Owed::Frame(header, body));",
         "let _ = body;",
     ),
     mutant(
