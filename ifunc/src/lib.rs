@@ -420,9 +420,7 @@ pub use ifunc_macros::Opaque;
 /// type begins, so that the payload's text describes each type once:
 ///
 /// ```
-/// # extern crate alloc;
-/// use alloc::boxed::Box;
-/// use alloc::vec::Vec;
+/// # #[cfg(feature = "alloc")] mod shapes {
 /// use ifunc::Shape;
 ///
 /// #[derive(Shape)]
@@ -431,10 +429,13 @@ pub use ifunc_macros::Opaque;
 /// #[derive(Shape)]
 /// pub enum Expr { Column(u32), And(Vec<Expr>), Exists(#[shape(by_name)] Box<Query>) }
 ///
+/// # pub fn check() {
 /// assert_eq!(
 ///     <Query as Shape>::TEXT.as_str(),
 ///     "struct Query{table:u32,filter:enum Expr{Column(u32),And([^Expr]),Exists(^Box<Query>)}}"
 /// );
+/// # }}
+/// # #[cfg(feature = "alloc")] shapes::check();
 /// ```
 ///
 /// A field of a foreign type, such as `Uuid`, states what serde writes for it: `#[shape(with = &[u8])]` (`uuid` writes bytes).

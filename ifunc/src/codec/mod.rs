@@ -15,15 +15,13 @@
 //! another codec for the answer than for the payload:
 //!
 //! ```
-//! # extern crate alloc;
-//! use alloc::string::String;
 //! use ifunc::prelude::*;
 //!
-//! /// Two borrowed parts in, a list by serde out.
+//! /// Two borrowed parts in, a value by serde out.
 //! #[ifunc(answer = postcard)]
-//! pub fn above((name, values): (&str, &[f64]), limit: &mut f64) -> Option<(String, u64)> {
+//! pub fn above((name, values): (&str, &[f64]), limit: &mut f64) -> Option<(char, u64)> {
 //!     let count = values.iter().filter(|value| **value > *limit).count();
-//!     (count > 0).then(|| (name.into(), count as u64))
+//!     name.chars().next().map(|first| (first, count as u64))
 //! }
 //!
 //! /// Without a serialiser: the bytes of a tuple are those of its fields.
