@@ -82,11 +82,12 @@ pub use serve::doorbell::StopHandle;
 pub use source::include as __include;
 pub use source::{
     Aggregation, Answers, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Finished, Handle,
-    LibraryError, Message, NotAllSent, Progress, Scope, Source, SourceError, SourceOptions, StatsError,
-    Stream,
+    LibraryError, Message, MessageTo, NotAllSent, Progress, Scope, Source, SourceError, SourceOptions,
+    StatsError, Stream,
 };
 pub use target::{
-    AfterEscape, Escaped, Level, Peers, ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError,
+    AfterEscape, Escaped, Level, Peers, RawArgs, RawType, ServeEnd, ServeError, Serving, Target,
+    TargetBuilder, TargetError, TooManyTypes,
 };
 pub use transport::address::{Address, AddressError, HostPort};
 pub use transport::worker_address::WorkerAddress;

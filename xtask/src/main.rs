@@ -5,6 +5,7 @@ mod bench;
 mod beside;
 mod blocks;
 mod build_time;
+mod capi;
 mod chase;
 mod child;
 mod corpus;
@@ -99,6 +100,11 @@ cargo xtask COMMAND
   install-ucp-ifunc --prefix DIR [--debug]
             build the UCX ifunc interface of the systems before this one, and install libucp_ifunc.so and .a, and the headers of its
             three variants, below DIR; --debug: the library as tests are built
+  install-capi --prefix DIR [--debug]
+            build the C interface of the runtime and install ifunc_rt.h, libifunc_rt.so and .a, and the files for pkg-config and
+            CMake below DIR; --debug: the library as tests are built
+  capi-header [--check]
+            generate (compare) ifunc-capi/include/ifunc_rt.h from the sources of ifunc-capi
   help      this text
 ";
 
@@ -118,6 +124,7 @@ fn main() -> ExitCode {
         Some(("predecessors", options)) => return predecessors::command(options),
         Some(("man", options)) => return man::command(options),
         Some(("install-ucp-ifunc", options)) => return dropin::command(options),
+        Some(("install-capi", options)) => return capi::command(options),
         _ => {}
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -136,6 +143,8 @@ fn main() -> ExitCode {
         ["instructions"] => &[instructions::run],
         ["ucx-bindings"] => &[ucx_bindings::write],
         ["ucx-bindings", "--check"] => &[ucx_bindings::check],
+        ["capi-header"] => &[capi::header],
+        ["capi-header", "--check"] => &[capi::check_header],
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -96,7 +96,16 @@ fn are_equal(a: &sigaction, b: &sigaction) -> bool {
 
 /// Makes an action the one that our handler replaced. The one before is not freed: a handler may be reading it.
 fn publish(signal: c_int, before: Box<sigaction>) {
-    BEFORE[signal as usize].store(Box::into_raw(before), Ordering::Release);
+    /// Where checkers of leaks find them.
+    static EARLIER: Mutex<Vec<&sigaction>> = Mutex::new(Vec::new());
+    let earlier = BEFORE[signal as usize].swap(Box::into_raw(before), Ordering::AcqRel);
+    // SAFETY: null, or an action that was published, which is never freed.
+    if let Some(earlier) = unsafe { earlier.as_ref() } {
+        EARLIER
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(earlier);
+    }
 }
 
 /// An action without flags, mask or handler.

@@ -172,6 +172,16 @@ pub enum Error {
         /// Why.
         error: DecodeError,
     },
+    /// A [message](crate::Message::to) is for another ifunc than the handle that was to send it; nothing was sent.
+    #[error(
+        "a message for `{message}` cannot be sent by the handle of `{handle}`, which is another ifunc or another build of it; help: make the message of a handle of the same library"
+    )]
+    OtherIfunc {
+        /// The ifunc that the message is for.
+        message: String,
+        /// The ifunc of the handle.
+        handle: String,
+    },
     /// An earlier `send` failed. The present operation was *not* sent.
     #[error("an earlier send did not end well: {0}")]
     Earlier(Box<Error>),

@@ -39,6 +39,12 @@ impl<E: Encoding> Handle<E> {
         self.submitter.name()
     }
 
+    /// Whether it sends over this source's connection.
+    #[must_use]
+    pub fn is_of(&self, source: &Source) -> bool {
+        Arc::ptr_eq(self.submitter.shared(), source.shared())
+    }
+
     /// BLAKE3 of the image.
     #[must_use]
     pub fn id(&self) -> &[u8; 32] {

@@ -1,5 +1,6 @@
 //! Ifunc libraries: reads an image from a library, and opens a library for its `payload_init`.
 
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -319,6 +320,15 @@ pub(super) struct SourceFunctions {
     functions: library::SourceFunctions,
 }
 
+/// Source arguments as C takes them: no arguments are a null pointer, and a pointer that C passed with a length of 0 stays what it is.
+fn as_c(source_args: &[u8]) -> (*const c_void, usize) {
+    let none = std::ptr::NonNull::<u8>::dangling().as_ptr().cast_const();
+    match source_args.as_ptr() {
+        args if source_args.is_empty() && args == none => (std::ptr::null(), 0),
+        args => (args.cast(), source_args.len()),
+    }
+}
+
 impl SourceFunctions {
     /// Opens the same `bytes` that the library was read from.
     ///
@@ -338,16 +348,14 @@ impl SourceFunctions {
 
     /// Upper bound of the payload's length.
     pub(super) fn bound(&self, source_args: &[u8]) -> usize {
+        let (args, n) = as_c(source_args);
         // SAFETY: a readable range.
-        unsafe {
-            self.functions
-                .bound(source_args.as_ptr().cast(), source_args.len())
-        }
+        unsafe { self.functions.bound(args, n) }
     }
 
     /// Writes the payload and returns its length.
     pub(super) fn init(&self, source_args: &[u8], payload: &mut [u8]) -> Result<usize, Error> {
-        let (args, n) = (source_args.as_ptr().cast(), source_args.len());
+        let (args, n) = as_c(source_args);
         // SAFETY: a readable range, and a writable one.
         let written = unsafe {
             self.functions

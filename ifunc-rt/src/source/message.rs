@@ -77,6 +77,36 @@ impl<E: Encoding> Message<E> {
         Ok(())
     }
 
+    /// This message for another handle of the same ifunc, such as one of another [`Source`](crate::Source): it is made once and
+    /// sent to many targets.
+    ///
+    /// ```no_run
+    /// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+    /// let sources = ["shm:one", "shm:two"].map(ifunc_rt::Source::connect);
+    /// let handles = sources.into_iter().map(|source| Ok(source?.register::<hello::add>()?));
+    /// let handles = handles.collect::<Result<Vec<_>, Box<dyn std::error::Error>>>()?;
+    /// let message = handles[0].message(&5)?;
+    /// for handle in &handles {
+    ///     println!("{}", message.to(handle)?.call()?.wait()?);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OtherIfunc`]: the handle is of another ifunc, or of another build of it.
+    pub fn to(&self, handle: &Handle<E>) -> Result<MessageTo<'_, E>, Error> {
+        if handle.id() != self.handle.id() || handle.name() != self.handle.name() {
+            return Err(Error::OtherIfunc {
+                message: self.handle.name().to_owned(),
+                handle: handle.name().to_owned(),
+            });
+        }
+        Ok(MessageTo {
+            handle: handle.encoded_as(),
+            payload: &self.payload,
+        })
+    }
+
     /// The encoded payload, for modification in place. The target rejects bytes that are no valid payload.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         self.payload.bytes.as_mut_slice()
@@ -110,6 +140,43 @@ impl<E: Encoding> Message<E> {
     /// As [`send`](Self::send), as a future.
     pub async fn send_async(&self) -> Result<(), Error> {
         self.handle.send_async(&self.payload).await
+    }
+}
+
+/// A [`Message`] for a certain handle: see [`Message::to`]. Its methods send it as those of the [`Handle`] send a payload, with
+/// the same errors.
+pub struct MessageTo<'a, E: Encoding> {
+    handle: Handle<Encoded<E>>,
+    payload: &'a Payload,
+}
+
+impl<E: Encoding> MessageTo<'_, E> {
+    /// Sends it and returns a [`Call`] to wait for.
+    pub fn call(&self) -> Result<Call<E::Answer>, Error> {
+        self.handle.call(self.payload)
+    }
+
+    /// As [`call`](Self::call), but never waits for credit.
+    pub fn try_call(&self) -> Result<Call<E::Answer>, Error> {
+        self.handle.try_call(self.payload)
+    }
+
+    /// Sends it without waiting for an outcome.
+    pub fn send(&self) -> Result<(), Error> {
+        self.handle.send(self.payload)
+    }
+
+    /// As [`send`](Self::send), but never waits for credit.
+    pub fn try_send(&self) -> Result<(), Error> {
+        self.handle.try_send(self.payload)
+    }
+}
+
+impl<E: Encoding> fmt::Debug for MessageTo<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageTo")
+            .field("ifunc", &self.handle.name())
+            .finish_non_exhaustive()
     }
 }
 

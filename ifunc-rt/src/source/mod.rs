@@ -29,7 +29,7 @@ pub use embed::{EmbeddedImage, include};
 pub use error::{Error, LibraryError};
 pub use handle::Handle;
 pub use many::{Answers, NotAllSent};
-pub use message::Message;
+pub use message::{Message, MessageTo};
 pub use options::{Aggregation, Progress, SourceOptions};
 pub use scope::{Finished, Scope};
 pub use stats::StatsError;
@@ -214,6 +214,24 @@ impl Source {
     pub unsafe fn load_path(&self, path: impl AsRef<Path>) -> Result<Handle<ByName>, LibraryError> {
         // SAFETY: the caller's promise.
         let library = unsafe { Library::open(path.as_ref(), None)? };
+        Ok(Handle::new(self, library))
+    }
+
+    /// As [`load_path`](Self::load_path), for the entry of this name: of a library that holds several images, or of an image with
+    /// several entries.
+    ///
+    /// # Safety
+    /// As for [`load`](Self::load).
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and the library has no such entry.
+    pub unsafe fn load_entry_path(
+        &self,
+        path: impl AsRef<Path>,
+        name: &str,
+    ) -> Result<Handle<ByName>, LibraryError> {
+        // SAFETY: the caller's promise.
+        let library = unsafe { Library::open(path.as_ref(), Some(name))? };
         Ok(Handle::new(self, library))
     }
 

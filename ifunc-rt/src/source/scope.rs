@@ -1,6 +1,5 @@
 //! Scopes: waiting until everything has ended that was sent, and everything that that sent.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ifunc_abi::status::Status;
@@ -129,7 +128,7 @@ impl Scope<'_> {
 
     fn own<E: Encoding>(&self, handle: &Handle<E>) -> Handle<E> {
         assert!(
-            Arc::ptr_eq(handle.submitter.shared(), &self.source.shared),
+            handle.is_of(self.source),
             "the handle `{}` is of another source than the scope",
             handle.name()
         );

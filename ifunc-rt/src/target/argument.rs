@@ -10,7 +10,6 @@ use ifunc_abi::Fingerprint;
 use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
-use ifunc_abi::text::Text;
 use ifunc_exec::{InProcess, InstalledEntry, fingerprint};
 
 /// The target arguments of invocations.
@@ -27,10 +26,11 @@ pub(super) struct Argument {
 
 /// The type of target arguments.
 pub(super) struct HostType {
-    id: TypeId,
-    type_name: &'static str,
-    text: &'static Text,
-    named: Option<NamedType>,
+    pub(super) id: TypeId,
+    pub(super) type_name: &'static str,
+    /// Canonical text.
+    pub(super) text: &'static str,
+    pub(super) named: Option<NamedType>,
 }
 
 impl HostType {
@@ -38,7 +38,7 @@ impl HostType {
         Self {
             id: TypeId::of::<T>(),
             type_name: std::any::type_name::<T>(),
-            text: const { &T::TEXT },
+            text: const { T::TEXT.as_str() },
             named: T::named_type(),
         }
     }
@@ -73,6 +73,17 @@ impl Argument {
         }
     }
 
+    /// Target arguments behind a pointer, of a type that is not Rust's.
+    #[inline]
+    pub(super) fn raw(target: *mut c_void, host_type: fn() -> HostType, hash: u64, shared: bool) -> Self {
+        Self {
+            target,
+            host_type,
+            key: if shared { !hash } else { hash },
+            shared,
+        }
+    }
+
     /// Their type.
     pub(super) fn type_id(&self) -> TypeId {
         (self.host_type)().id
@@ -81,8 +92,7 @@ impl Argument {
     /// Whether an image takes arguments of this type, or an interface that this type exports here.
     pub(super) fn has_type(&self, executor: &InProcess, target: Fingerprint) -> bool {
         let host_type = (self.host_type)();
-        let is_same =
-            || target == fingerprint::of(host_type.text.as_str()) && host_type.name(executor).is_ok();
+        let is_same = || target == fingerprint::of(host_type.text) && host_type.name(executor).is_ok();
         target == 0 || is_same() || executor.interfaces().has(target, host_type.id)
     }
 
@@ -123,7 +133,7 @@ impl Argument {
     #[cold]
     pub(super) fn wrong_target(&self, executor: &InProcess, target: Fingerprint) -> Refusal {
         let host_type = (self.host_type)();
-        let is_same = target == fingerprint::of(host_type.text.as_str());
+        let is_same = target == fingerprint::of(host_type.text);
         let conflict = host_type.name(executor).err().filter(|_| is_same);
         let help = conflict.map(|conflict| conflict.to_string());
         self.refuse_type(
@@ -135,7 +145,7 @@ impl Argument {
     fn refuse_type(&self, executor: &InProcess, help: Option<String>) -> Refusal {
         let HostType { id, text, .. } = (self.host_type)();
         let interfaces = executor.interfaces();
-        let mut detail = text.as_str().to_owned();
+        let mut detail = text.to_owned();
         for (i, interface) in interfaces.of(id).enumerate() {
             detail.push_str(if i == 0 { "; exports " } else { ", " });
             detail.push_str(interface);

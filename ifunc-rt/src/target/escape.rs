@@ -89,6 +89,13 @@ impl Escaped<'_> {
         is_own.then(|| unsafe { &mut *self.argument.target.cast::<T>() })
     }
 
+    /// The target arguments as a pointer, of whatever type: for targets that serve [`RawArgs`](crate::RawArgs). Several
+    /// threads may share them.
+    #[must_use]
+    pub fn target_ptr(&self) -> *mut c_void {
+        self.argument.target
+    }
+
     /// The same, if several threads share it.
     #[must_use]
     pub fn target_shared<T: Sync + 'static>(&self) -> Option<&T> {

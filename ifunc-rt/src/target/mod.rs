@@ -12,6 +12,7 @@ mod join;
 mod one_way;
 mod peers;
 mod poll;
+mod raw;
 mod served;
 mod serving;
 mod shared;
@@ -33,6 +34,7 @@ use ifunc_proto::ServerConfig;
 pub use builder::{TargetBuilder, TargetError};
 pub use escape::{AfterEscape, Escaped, Level};
 pub use peers::Peers;
+pub use raw::{RawArgs, RawType, TooManyTypes};
 pub use serving::{ServeEnd, ServeError, Serving};
 
 pub(crate) use served::Bound;

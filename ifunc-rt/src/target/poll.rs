@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Roles;
@@ -47,6 +47,15 @@ impl Target {
         links.poll(host, &mut entry.session(), &argument)
     }
 
+    /// As [`poll`](Self::poll), with these target arguments. Compiled for programs that use it alone.
+    #[inline]
+    pub(super) fn poll_argument(&mut self, argument: &Argument) -> usize {
+        let Self {
+            links, host, entry, ..
+        } = self;
+        links.poll(host, &mut entry.session(), argument)
+    }
+
     /// Serves until [`StopHandle::stop`](crate::StopHandle::stop) is called. An idle target sleeps and costs no CPU.
     ///
     /// # Errors
@@ -68,15 +77,28 @@ impl Target {
         mut done: impl FnMut(&T) -> bool,
     ) -> Result<(), TargetError> {
         self.name_type::<T>()?;
+        self.serve_with(|this| match this.poll(target) {
+            0 => Polled::Nothing,
+            _ if done(target) => Polled::Done,
+            _ => Polled::Ran,
+        })
+    }
+
+    /// Serves until a poll says that it is done, or until [`StopHandle::stop`](crate::StopHandle::stop).
+    pub(super) fn serve_with(
+        &mut self,
+        mut poll: impl FnMut(&mut Self) -> Polled,
+    ) -> Result<(), TargetError> {
         self.move_in()?;
         let mut backoff = Backoff::new(self.links.listener.pace(), SPIN);
         while !self.host.doorbell.is_stopped() {
-            if self.poll(target) > 0 {
-                backoff.reset();
-                if done(target) {
-                    break;
+            match poll(self) {
+                Polled::Nothing => {}
+                Polled::Ran => {
+                    backoff.reset();
+                    continue;
                 }
-                continue;
+                Polled::Done => break,
             }
             if backoff.next() == Next::Poll {
                 continue;
@@ -119,6 +141,48 @@ impl Target {
     pub fn disarm(&mut self) {
         self.links.disarm();
     }
+
+    /// Sleeps until there may be something to [`poll`](Self::poll) for, at most `timeout`: [`arm`](Self::arm), the descriptor and
+    /// [`disarm`](Self::disarm) in one, for a thread that polls by hand. `false`: the time has passed. After
+    /// [`StopHandle::stop`](crate::StopHandle::stop) it returns `true` at once.
+    ///
+    /// ```no_run
+    /// # fn other_work() {}
+    /// let mut counter = 0u64;
+    /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
+    /// let mut target = unsafe { ifunc_rt::Target::builder().accept_code() }.listen("shm:counter")?;
+    /// loop {
+    ///     while target.poll(&mut counter) > 0 {}
+    ///     if !target.wait(std::time::Duration::from_millis(10))? {
+    ///         other_work();
+    ///     }
+    /// }
+    /// # Ok::<(), ifunc_rt::TargetError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The kernel's error from waiting.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool, TargetError> {
+        let is_armed = self.arm();
+        let started = Instant::now();
+        let slept = match is_armed {
+            true => self.host.doorbell.sleep_for(timeout),
+            false => Ok(()),
+        };
+        self.disarm();
+        slept.map_err(TargetError::os("wait for sources"))?;
+        Ok(!is_armed || started.elapsed() < timeout)
+    }
+}
+
+/// What a poll of a target that serves came to.
+pub(super) enum Polled {
+    /// There was nothing.
+    Nothing,
+    /// It processed frames.
+    Ran,
+    /// It processed frames, and the target has served enough.
+    Done,
 }
 
 /// The connections of a target, and what reports new ones.

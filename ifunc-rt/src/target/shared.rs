@@ -24,8 +24,8 @@ struct Connections<'a> {
 /// Target arguments of the invocations of all threads.
 struct Common(Argument);
 
-// SAFETY: the pointer is to target arguments that are `Sync` and borrowed for longer than the pool lives;
-// `serve_shared` upholds both.
+// SAFETY: the pointer is to target arguments that several threads may use for longer than the pool lives: the promise of
+// `serve_on`.
 unsafe impl Sync for Common {}
 
 /// Why the threads ended without a request to stop.
@@ -106,11 +106,20 @@ impl Target {
         target: &T,
         threads: usize,
     ) -> Result<(), TargetError> {
+        self.name_type::<T>()?;
+        let argument = self.argument((&raw const *target).cast_mut(), true);
+        // SAFETY: they are `Sync`, and borrowed until this returns.
+        unsafe { self.serve_on(argument, threads) }
+    }
+
+    /// Serves these target arguments on several threads.
+    ///
+    /// # Safety
+    /// Several threads may use them at the same time, until this returns.
+    pub(super) unsafe fn serve_on(&mut self, argument: Argument, threads: usize) -> Result<(), TargetError> {
         if threads > 1 && !self.links.listener.serves_any_thread() {
             return Err(TargetError::OneThread);
         }
-        self.name_type::<T>()?;
-        let argument = self.argument((&raw const *target).cast_mut(), true);
         self.move_in()?;
         let argument = Common(argument);
         let Self {

@@ -29,6 +29,8 @@ mod nodes;
 #[cfg(not(loom))]
 mod policy;
 mod progress;
+#[cfg(not(loom))]
+mod raw;
 mod reports;
 mod running;
 mod sent_together;
