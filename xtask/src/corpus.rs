@@ -3,9 +3,9 @@
 use crate::process::{cargo, last_line, output};
 use crate::steps::Steps;
 
-/// Every case with the release setting, a few with one other setting.
+/// Every case but those of crates that compile for long, with the release setting; a few with one other setting.
 pub(crate) fn brief(steps: &mut Steps) {
-    corpus(steps, &["--", "--brief"]);
+    corpus(steps, &["--no-default-features", "--", "--brief"]);
 }
 
 /// Every case with the release setting, a few with all settings.

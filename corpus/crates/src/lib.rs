@@ -7,6 +7,8 @@ extern crate alloc;
 pub mod bytes;
 pub mod checksums;
 pub mod containers;
+#[cfg(feature = "all")]
+pub mod large;
 pub mod maths;
 pub mod parsers;
 pub mod serialisation;
@@ -21,4 +23,6 @@ pub const CASES: &[&[Case]] = &[
     maths::CASES,
     parsers::CASES,
     serialisation::CASES,
+    #[cfg(feature = "all")]
+    large::CASES,
 ];

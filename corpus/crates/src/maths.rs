@@ -1,41 +1,11 @@
-//! Large, random and transcendental numbers.
+//! Random and transcendental numbers.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use corpus_case::{Disorder, Put, World, words};
 use ifunc::prelude::*;
-use num_bigint::{BigInt, BigUint};
 use rand_core::{RngCore, SeedableRng};
-
-/// Integers of hundreds of digits.
-#[ifunc]
-pub fn big_integers(input: &[u8], world: &mut World) -> Vec<u8> {
-    let mut out = Vec::new();
-    let a = BigUint::from_bytes_le(&input[..input.len().min(300)]) + 3_u32;
-    let b = BigUint::from_slice(
-        &words(input)
-            .chain([world.seed])
-            .take(40)
-            .map(|w| w as u32)
-            .collect::<Vec<_>>(),
-    );
-    let product = &a * &b;
-    out.put(product.to_string());
-    out.put((&product % (&b + 7_u32)).to_bytes_be());
-    out.put((&product / (&a - 1_u32)).to_str_radix(36));
-    out.put(
-        a.modpow(&BigUint::from(65_537_u32), &(b | BigUint::from(1_u32)))
-            .to_bytes_le(),
-    );
-    out.put(product.sqrt().bits());
-    let signed = BigInt::from(product) * BigInt::from(-5) + BigInt::from(world.seed).pow(9);
-    out.put(signed.to_string());
-    out.put((signed >> 17_usize).to_signed_bytes_le());
-    let factorial: BigUint = (1..input.len() as u32 % 200 + 2).map(BigUint::from).product();
-    out.put(factorial.to_string());
-    out
-}
 
 /// The functions of a maths library.
 #[ifunc]
@@ -100,7 +70,6 @@ pub fn random_identifiers(input: &[u8], _world: &mut World) -> Vec<u8> {
 }
 
 corpus_case::cases! {
-    big_integers: "num-bigint";
     maths_functions: "libm";
     random_numbers: "rand_chacha", "rand_core";
     random_identifiers: "uuid", "getrandom";

@@ -1,53 +1,13 @@
 //! Parsers.
 
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use corpus_case::{Put, World, text};
 use ifunc::prelude::*;
-use regex_automata::meta::Regex;
 use winnow::ascii::{digit1, multispace0};
 use winnow::combinator::{alt, delimited, preceded, repeat};
 use winnow::prelude::*;
-
-/// Regular expressions, compiled on the target: the crate selects an engine by pattern.
-#[ifunc]
-pub fn regular_expressions(input: &[u8], world: &mut World) -> Vec<u8> {
-    let mut out = Vec::new();
-    let input = &input[..input.len().min(5000)];
-    let patterns = [
-        r"(?i)the|fox",
-        r"(\w+)@(\w+)\.com",
-        r"[0-9]+(?:\.[0-9]+)?",
-        r"(?m)^\s*$",
-        r"(a+)+b",
-        r"\p{Lu}\p{Ll}*",
-    ];
-    for pattern in patterns {
-        let regex = Regex::new(pattern).unwrap();
-        for found in regex.find_iter(input).take(50) {
-            out.put((found.start(), found.end()));
-        }
-        let mut captures = regex.create_captures();
-        regex.captures(input, &mut captures);
-        out.put(captures.get_group(1).map(|span| (span.start, span.end)));
-    }
-    let many = Regex::new_many(&["one", "t[hw]o", "h.l+o"]).unwrap();
-    out.put(
-        many.find_iter(input)
-            .map(|found| found.pattern().as_usize())
-            .collect::<Vec<_>>(),
-    );
-    let source: String = text(input).chars().take(20).collect();
-    match Regex::new(&source) {
-        Ok(regex) => out.put(regex.is_match(world.seed.to_string().as_bytes())),
-        Err(error) => out.put(alloc::format!(
-            "{error} {:?}",
-            error.syntax_error().map(ToString::to_string)
-        )),
-    }
-    out
-}
 
 fn value(input: &mut &str) -> winnow::Result<i64> {
     let number = digit1.try_map(str::parse::<i64>);
@@ -129,7 +89,6 @@ pub fn versions(input: &[u8], _world: &mut World) -> Vec<u8> {
 }
 
 corpus_case::cases! {
-    regular_expressions: "regex-automata";
     parser_combinators: "winnow";
     versions: "semver";
 }

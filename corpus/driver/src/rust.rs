@@ -13,7 +13,7 @@ use crate::{Failure, Places, direct};
 const ALWAYS: &str = "corpus-language";
 const PACKAGES: [&str; 2] = [ALWAYS, "corpus-crates"];
 
-/// Builds and runs the Rust cases: all with the release setting, and either [`ALWAYS`] or all with the other
+/// Builds and runs the Rust cases: all of this program with the release setting, and either [`ALWAYS`] or all with the other
 /// settings that the run takes.
 pub(crate) fn run(
     extent: Extent,
@@ -43,7 +43,14 @@ pub(crate) fn run(
             ..BuildOptions::default()
         };
         match all {
-            true => options.packages = PACKAGES.map(Into::into).into(),
+            true => {
+                options.packages = PACKAGES.map(Into::into).into();
+                if !cfg!(feature = "all") {
+                    // The cases that are in this program, too.
+                    options.no_default_features = true;
+                    options.features = vec![format!("{ALWAYS}/all")];
+                }
+            }
             false => {
                 options.packages = vec![ALWAYS.into()];
                 options.no_default_features = true;

@@ -19,7 +19,7 @@ pub(crate) const COMPILERS: [&str; 2] = ["gcc", "clang"];
 /// How much of the corpus is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Every case with the release setting, a few of them with one other setting.
+    /// Every case of this program with the release setting, a few of them with one other setting.
     Brief,
     /// Every case with the release setting, a few of them with all others.
     Usual,
