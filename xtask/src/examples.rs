@@ -88,11 +88,12 @@ fn compressed_insert(transport: &str) -> Result<String, String> {
     Ok(format!("{verified} of {folder}"))
 }
 
-/// A folder with at least [`MANY`] real files: the C headers, which every C compiler needs, or another large folder.
+/// A folder with at least [`MANY`] real files: the modules of Perl, which are few megabytes, the C headers, which every C compiler
+/// needs, or another large folder.
 fn many_files() -> Result<PathBuf, String> {
     let mut folders: Vec<PathBuf> = [
-        "/usr/include",
         "/usr/share/perl",
+        "/usr/include",
         "/usr/share/doc",
         "/usr/share/zoneinfo",
     ]

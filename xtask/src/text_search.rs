@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::process::{ifunc, output};
 
 /// The least size of the text.
-const ENOUGH: u64 = 50_000_000;
+const ENOUGH: u64 = 30_000_000;
 /// The patterns: a word that occurs in several cases, and a regular expression.
 const PATTERNS: [&str; 2] = ["error", "^#define +[A-Z_]+ +0x[0-9a-f]+$"];
 
@@ -69,6 +69,9 @@ fn make_text(path: &Path) -> io::Result<()> {
     for header in headers {
         // Unreadable headers are left out.
         all.extend(fs::read(header).unwrap_or_default());
+        if all.len() as u64 >= ENOUGH {
+            break;
+        }
     }
     if all.is_empty() {
         return Err(io::Error::other("there are no C headers below `/usr/include`"));
