@@ -348,7 +348,8 @@ impl TargetBuilder {
 
     /// What the host does after an invocation ended early, by a panic, a fault, its [deadline](Policy::max_run_time), or too little stack:
     /// the data of the target may be half changed. The hook is called on the thread that serves, before the next
-    /// invocation, and before the source receives the failure.
+    /// invocation, and before the source receives the failure. If it panics, the target stops serving, as by
+    /// [`AfterEscape::Stop`].
     ///
     /// ```no_run
     /// use ifunc_rt::{AfterEscape, Level, Policy, Target};

@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{FaultDetail, PanicDetail, Status};
@@ -156,7 +157,12 @@ impl Host {
             argument: *argument,
             _target: PhantomData,
         };
-        if hook(&mut escaped) == AfterEscape::Stop {
+        // The panic of a hook would leave the invocation without an end.
+        let after = catch_unwind(AssertUnwindSafe(|| hook(&mut escaped))).unwrap_or_else(|_| {
+            tracing::error!(ifunc, source = source.connection, %why, "the hook `on_escape` panicked");
+            AfterEscape::Stop
+        });
+        if after == AfterEscape::Stop {
             tracing::warn!(ifunc, source = source.connection, %why, "the target stops: an invocation ended early");
             StopHandle(self.doorbell.clone()).stop();
         }

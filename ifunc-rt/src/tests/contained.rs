@@ -224,6 +224,29 @@ fn a_fault_in_a_batch_is_that_of_its_entry() {
 }
 
 #[test]
+fn a_hook_that_panics_stops_the_target_and_the_source_learns_what_failed() {
+    let address = unique("loopback");
+    let mut target = contained(accepting())
+        .on_escape(|_| panic!("a hook of the test"))
+        .listen(&address)
+        .unwrap();
+    let serving = std::thread::spawn(move || target.serve(&mut 0u64).map(|()| target));
+    let source = source(&address);
+    let image = image("is_illegal", &[0x0f, 0x0b]).encode().unwrap();
+    let failing = source.load_bytes(&image).unwrap();
+    let call = failing.call(&1u64.to_le_bytes()).unwrap();
+    let target: Target = serving.join().unwrap().unwrap();
+    assert!(matches!(
+        call.wait(),
+        Err(Error::Failed {
+            why: Failure::Fault,
+            ..
+        })
+    ));
+    drop(target);
+}
+
+#[test]
 fn the_host_may_stop_after_what_ended_early() {
     let address = unique("loopback");
     let seen = Arc::new(AtomicUsize::new(0));
