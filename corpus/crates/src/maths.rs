@@ -55,22 +55,7 @@ pub fn random_numbers(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Random identifiers: not which they are, but that they are random.
-#[ifunc]
-pub fn random_identifiers(input: &[u8], _world: &mut World) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut ids: Vec<uuid::Uuid> = (0..2 + input.len() % 10).map(|_| uuid::Uuid::new_v4()).collect();
-    out.put(ids.iter().all(|id| id.get_version_num() == 4));
-    out.put(uuid::Uuid::parse_str(&ids[0].to_string()).is_ok_and(|id| id == ids[0]));
-    let count = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    out.put(ids.len() == count);
-    out
-}
-
 corpus_case::cases! {
     maths_functions: "libm";
     random_numbers: "rand_chacha", "rand_core";
-    random_identifiers: "uuid", "getrandom";
 }
