@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
+use crate::man;
 use crate::process::{cargo, end, status};
 use crate::steps::Steps;
 
@@ -65,12 +66,13 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
     end(install(Path::new(prefix), profile).map(|()| println!("installed to {prefix}")))
 }
 
-/// Builds the library and installs it, with the header and the files by which builds find them.
+/// Builds the library and installs it, with the header, the files by which builds find them, and manual pages.
 pub(crate) fn install(prefix: &Path, profile: &str) -> Result<(), String> {
-    let mut build = cargo(["build", "--package", "ifunc-capi"]);
-    if profile == "release" {
-        build.arg("--release");
-    }
+    let mut build = match profile {
+        "release" => cargo(["build", "--release", "--locked", "--package", "ifunc-capi"]),
+        // All of them: so they have the features with which the tests are built, and share what is compiled.
+        _ => cargo(["build", "--quiet", "--workspace", "--locked", "--lib"]),
+    };
     status(&mut build)?;
     let built = crate::target().join(profile);
     let version = version()?;
@@ -78,6 +80,11 @@ pub(crate) fn install(prefix: &Path, profile: &str) -> Result<(), String> {
     let (lib, package) = (prefix.join("lib"), crate::root().join("ifunc-capi"));
 
     copy(&committed(), &prefix.join("include/ifunc_rt.h"))?;
+    copy(
+        &crate::root().join("ifunc-build/include/ifunc.h"),
+        &prefix.join("include/ifunc.h"),
+    )?;
+    man::write(&prefix.join("share/man"))?;
     copy(&built.join("libifunc_capi.so"), &lib.join(&real))?;
     copy(&built.join("libifunc_capi.a"), &lib.join("libifunc_rt.a"))?;
     for name in [SONAME, "libifunc_rt.so"] {

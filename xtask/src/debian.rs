@@ -34,11 +34,14 @@ const HEADERS: &[(&str, &str)] = &[
     // Ifuncs in C that need a library on their target.
     ("/usr/include/zlib.h", "zlib1g-dev"),
 ];
-/// UCX, and the libraries of ifuncs that compress. On other distributions the tests of UCX's transports are left out.
+/// UCX, Open MPI, and the libraries of ifuncs that compress. On other distributions the tests of UCX's transports are left out.
 const ON_DEBIAN: &[(&str, &str)] = &[
     ("/usr/include/ucp/api/ucp.h", "libucx-dev"),
+    (MPI, "libopenmpi-dev"),
     ("/usr/include/openssl/evp.h", "libssl-dev"),
 ];
+/// Where Debian puts the header of Open MPI.
+const MPI: &str = "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h";
 
 /// Whether UCX is installed here, so that a test that does not find it fails.
 pub(crate) fn is_debian() -> bool {

@@ -1,5 +1,7 @@
 //! The examples, over every transport.
 
+mod in_c;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +45,7 @@ pub(crate) fn run(steps: &mut Steps) {
             checked(transport, "07-live-upgrade", &["--calls", "6000"])
         });
     }
+    in_c::run(steps);
 }
 
 /// Runs an example that compares its result with that of a sequential computation. Returns the line that says so.

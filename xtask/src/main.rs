@@ -15,6 +15,7 @@ mod dropin;
 mod examples;
 mod faults;
 mod hosts;
+mod installed;
 mod instructions;
 mod launcher;
 mod lint;
@@ -101,8 +102,8 @@ cargo xtask COMMAND
             build the UCX ifunc interface of the systems before this one, and install libucp_ifunc.so and .a, and the headers of its
             three variants, below DIR; --debug: the library as tests are built
   install-capi --prefix DIR [--debug]
-            build the C interface of the runtime and install ifunc_rt.h, libifunc_rt.so and .a, and the files for pkg-config and
-            CMake below DIR; --debug: the library as tests are built
+            build the C interface of the runtime and install ifunc_rt.h, libifunc_rt.so and .a, ifunc.h, the files for pkg-config
+            and CMake, and manual pages below DIR; --debug: the library as tests are built
   capi-header [--check]
             generate (compare) ifunc-capi/include/ifunc_rt.h from the sources of ifunc-capi
   help      this text

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
-    bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom, new_projects,
-    package, predecessors, programs, readme, simulate, soak, two_hosts, ucx_bindings, variants,
+    bench, build_time, corpus, debian, examples, faults, installed, instructions, launcher, lint, loom,
+    new_projects, package, predecessors, programs, readme, simulate, soak, two_hosts, ucx_bindings, variants,
 };
 
 /// How much is run.
@@ -67,6 +67,7 @@ const PARTS: &[Part] = &[
     commit("faults", "faults-full", faults::quick),
     nightly("faults-full", faults::full),
     both("examples", examples::run),
+    both("installed", installed::run),
     both("launcher", launcher::run),
     commit("soak", "soak-full", soak::quick),
     nightly("soak-full", soak::full),

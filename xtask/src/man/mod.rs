@@ -24,13 +24,22 @@ struct Source {
 }
 
 /// The headers with a page for each function.
-const HEADERS: &[Source] = &[Source {
-    name: "ifunc",
-    include: "ifunc.h",
-    path: "ifunc-build/include/ifunc.h",
-    about: "writing injected functions in C and C++",
-    build: "cargo ifunc build NAME.c",
-}];
+const HEADERS: &[Source] = &[
+    Source {
+        name: "ifunc_rt",
+        include: "ifunc_rt.h",
+        path: "ifunc-capi/include/ifunc_rt.h",
+        about: "the runtime of injected functions for C and C++",
+        build: "cc $(pkg-config --cflags ifunc_rt) ... $(pkg-config --libs ifunc_rt)",
+    },
+    Source {
+        name: "ifunc",
+        include: "ifunc.h",
+        path: "ifunc-build/include/ifunc.h",
+        about: "writing injected functions in C and C++",
+        build: "cargo ifunc build NAME.c",
+    },
+];
 
 /// The command: `cargo xtask man [--to DIR]`.
 pub(crate) fn command(options: &[String]) -> ExitCode {
