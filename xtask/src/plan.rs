@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
-    bench, build_time, corpus, debian, examples, faults, installed, instructions, launcher, lint, loom,
+    bench, build_time, capi, corpus, debian, examples, faults, installed, instructions, launcher, lint, loom,
     new_projects, package, predecessors, programs, readme, simulate, soak, two_hosts, ucx_bindings, variants,
 };
 
@@ -80,6 +80,7 @@ const PARTS: &[Part] = &[
     nightly("predecessors", predecessors::run),
     nightly("simulate-full", simulate::full),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),
+    nightly("capi-header", capi::check_header),
     nightly("build-time", build_time::run),
     nightly("package", package::run),
     both("new-projects", new_projects::run).beside(),
