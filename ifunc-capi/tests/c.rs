@@ -192,9 +192,9 @@ fn the_program_leaks_nothing_and_uses_no_memory_that_it_must_not() {
         "--leak-check=full",
         "--errors-for-leak-kinds=definite,indirect",
     ]);
-    // The stacks of injected code.
-    command.args(["--max-stackframe=134217728", "--num-callers=30"]);
-    let said = run(command.arg(&program));
+    // A larger change of the stack pointer is a change of the stack: injected code has one of its own.
+    command.args(["--max-stackframe=65536", "--num-callers=30"]);
+    let said = run(command.arg(&program).arg("no-crash"));
     assert!(said.ends_with("everything passed\n"), "{said}");
 }
 

@@ -588,7 +588,7 @@ static void escapes_by(ifunc_source *source, const char *name, ifunc_status stat
     ifunc_handle_destroy(handle);
 }
 
-static void failures(void)
+static void failures(bool crash)
 {
     struct serving serving;
     struct escapes escapes;
@@ -690,7 +690,8 @@ static void failures(void)
     CHECK(!ifunc_call_answer(call, NULL) && ifunc_rt_last_reason() == IFUNC_FAILURE_PAYLOAD);
     ifunc_call_destroy(call);
     escapes_by(source, "aborts", IFUNC_STATUS_PANIC, 0, &escapes, IFUNC_FAILURE_PANIC, &serving.state);
-    escapes_by(source, "crashes", IFUNC_STATUS_FAILED, IFUNC_FAILURE_FAULT, &escapes, IFUNC_FAILURE_FAULT, &serving.state);
+    if (crash)
+        escapes_by(source, "crashes", IFUNC_STATUS_FAILED, IFUNC_FAILURE_FAULT, &escapes, IFUNC_FAILURE_FAULT, &serving.state);
     escapes_by(source, "spins", IFUNC_STATUS_FAILED, IFUNC_FAILURE_DEADLINE, &escapes, IFUNC_FAILURE_DEADLINE,
                &serving.state);
 
@@ -1290,15 +1291,17 @@ static void both_ways(void)
     stop(&serving);
 }
 
-int main(void)
+/* With an argument no ifunc writes to where it must not: for checkers of memory. */
+int main(int argc, char **argv)
 {
+    (void)argv;
     setvbuf(stdout, NULL, _IONBF, 0);
     about();
     nulls();
     invalid_values();
     sends_and_calls(address_of("loopback:calls"));
     sends_and_calls(address_of("shm:ifunc-capi"));
-    failures();
+    failures(argc < 2);
     one_thread();
     exports();
     policies();
