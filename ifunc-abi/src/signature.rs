@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ImageId;
 
-/// Scheme of a [`Signature`]: ed25519 (RFC 8032) over the [message](message) of an id.
+/// Scheme of a [`Signature`]: ed25519 (RFC 8032) over the [message] of an id.
 pub const ED25519: u16 = 1;
 
 /// What precedes the id in the signed message: a signature of an image is none of anything else.
@@ -31,7 +31,7 @@ pub fn message(id: &ImageId) -> [u8; MESSAGE] {
 pub struct Signature {
     /// The public key that signed.
     pub key: [u8; 32],
-    /// The signature of the [message](message).
+    /// The signature of the [message].
     pub signature: [u8; 64],
 }
 
