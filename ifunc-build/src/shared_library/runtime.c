@@ -3,12 +3,14 @@
    functions have the names of the ifunc's functions, and the functions that they call have the names below. The ifunc's
    name is a string beside the image. */
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -56,6 +58,46 @@ HIDDEN void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_si
         free(ptr);
     }
     return moved;
+}
+
+/* The source runs no invocation: nobody waits for an answer. */
+HIDDEN void *__ifunc_answer(void *ctx, size_t size)
+{
+    (void)ctx;
+    (void)size;
+    return NULL;
+}
+
+HIDDEN size_t __ifunc_max_answer(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+/* Hosts hand out no objects to a source. */
+HIDDEN void __ifunc_release(void *object)
+{
+    (void)object;
+}
+
+HIDDEN uint32_t __ifunc_random(void *out, size_t len)
+{
+    size_t done = 0;
+    while (done < len) {
+        ssize_t got = getrandom((unsigned char *)out + done, len - done, 0);
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0 || errno != EINTR)
+            return 1;
+    }
+    return 0;
+}
+
+HIDDEN uint64_t __ifunc_unix_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* The source is no node of a group: nothing travels on from it. As `struct ifunc_travel` of ifunc.h. */

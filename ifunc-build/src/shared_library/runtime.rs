@@ -107,3 +107,19 @@ fn compile(
     std::fs::rename(&new, kept).map_err(io("put in place", kept))?;
     Ok(object)
 }
+
+#[cfg(test)]
+mod tests {
+    use ifunc_abi::symbols::RUNTIME_IMPORTS;
+
+    /// Otherwise the loader refuses the library of an ifunc whose payload is encoded by code that refers to it.
+    #[test]
+    fn the_runtime_defines_what_every_target_provides() {
+        for import in RUNTIME_IMPORTS {
+            let defined = super::TEXT
+                .lines()
+                .any(|line| line.starts_with("HIDDEN ") && line.contains(&format!("{import}(")));
+            assert!(defined, "`{import}` is not in `runtime.c`");
+        }
+    }
+}
