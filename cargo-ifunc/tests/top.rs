@@ -31,7 +31,7 @@ fn image(name: &str, well: bool) -> Vec<u8> {
 
 fn builder() -> TargetBuilder {
     // SAFETY: the images of these tests.
-    let policy = unsafe { Policy::trust_same_user() };
+    let policy = unsafe { Policy::trust_every_peer() };
     Target::builder().policy(policy.accept_if(|_, image| image.name != "refused"))
 }
 

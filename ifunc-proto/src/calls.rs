@@ -464,8 +464,13 @@ impl<U> Calls<U> {
         if completion.status != Status::Executed {
             return None;
         }
+        let is_small = completion.is_small();
         let answer = decode(completion.bytes())?;
-        slot.state = State::Free;
+        let done = std::mem::replace(&mut slot.state, State::Free);
+        if is_small {
+            // It owns nothing that is to be dropped.
+            std::mem::forget(done);
+        }
         slot.user = None;
         self.in_use -= 1;
         Some(answer)

@@ -56,6 +56,12 @@ impl Completion {
         Self::small(Status::Executed, &[][..])
     }
 
+    /// Whether it owns no memory beside its own.
+    #[inline]
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self.body, Bytes::Inline(..))
+    }
+
     /// The answer, or the detail of a failure.
     #[inline]
     #[must_use]

@@ -492,7 +492,18 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
         if counted.suits != self.argument.key {
-            return self.run_unusual(counted, invocation, answer);
+            // In parts: what a call takes by its address would lie in memory on the usual path, too.
+            let payload = match invocation.payload {
+                Payload::InPlace(body) => Ok(body),
+                Payload::Private(bytes) => Err(bytes),
+            };
+            return self.run_unusual(
+                counted,
+                invocation.sequence,
+                invocation.is_batched,
+                payload,
+                answer,
+            );
         }
         self.run_suited(counted, invocation, answer)
     }
@@ -503,9 +514,16 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     fn run_unusual<B: Body>(
         &mut self,
         counted: &Counted,
-        invocation: Invocation<'_, B>,
+        sequence: u32,
+        is_batched: bool,
+        payload: Result<B, &[u8]>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
+        let invocation = Invocation {
+            sequence,
+            is_batched,
+            payload: payload.map_or_else(Payload::Private, Payload::InPlace),
+        };
         let (entry, executor) = (&*counted.entry, &self.host.executor);
         if !self.argument.suits(executor, entry) {
             return Err(unsuited(executor, entry, self.argument));
