@@ -1,6 +1,5 @@
 //! Random and transcendental numbers.
 
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use corpus_case::{Disorder, Put, World, words};

@@ -1,6 +1,5 @@
 //! Waiting without burning a core: poll again at once for a while, then park until the peer rings.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time in `duration` from now; centuries, for callers that mean never.
@@ -34,6 +33,8 @@ pub(crate) struct Backoff {
     polls: u32,
     began: Option<Instant>,
     idle_since: Option<Instant>,
+    /// When the clock was last read, if no poll has found anything since.
+    last: Option<Instant>,
 }
 
 impl Backoff {
@@ -45,6 +46,7 @@ impl Backoff {
             polls: 0,
             began: None,
             idle_since: None,
+            last: None,
         }
     }
 
@@ -60,6 +62,7 @@ impl Backoff {
     /// does not put off the deadline.
     pub(crate) fn reset(&mut self) {
         self.idle_since = None;
+        self.last = None;
     }
 
     /// A poll found nothing.
@@ -76,14 +79,11 @@ impl Backoff {
         if let Some(waited) = self.timed_out_at(now) {
             return Next::TimedOut(waited);
         }
-        let idle = now - *self.idle_since.get_or_insert(now);
-        if idle < self.spin {
+        let last = self.last.replace(now).unwrap_or(now);
+        // A thread that was kept off its processor sleeps: others need the processor, and who sleeps is woken ahead of them.
+        let was_kept = now - last > self.spin / 2;
+        if !was_kept && now - *self.idle_since.get_or_insert(now) < self.spin {
             self.polls = 0;
-            // Where more threads poll than there are processors, the one that could answer runs now, not a time slice later. What
-            // comes at once, as answers do, is not kept waiting.
-            if idle > self.spin / 4 {
-                thread::yield_now();
-            }
             return Next::Poll;
         }
         Next::Park

@@ -1,7 +1,6 @@
 //! How a worker of UCX waits: it polls for a while, then sleeps until something happens. The ifunc runtime does the same, for
 //! the same time, so that the ways of chasing differ in nothing else.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use example_servers::Failure;
@@ -22,6 +21,7 @@ pub struct Waiting {
     spin: Duration,
     polls: u32,
     idle_since: Option<Instant>,
+    last: Option<Instant>,
 }
 
 impl Waiting {
@@ -42,6 +42,7 @@ impl Waiting {
             spin,
             polls: 0,
             idle_since: None,
+            last: None,
         }
     }
 
@@ -54,6 +55,7 @@ impl Waiting {
             if worker.progress() {
                 self.polls = 0;
                 self.idle_since = None;
+                self.last = None;
                 return Ok(true);
             }
             self.polls += 1;
@@ -62,14 +64,13 @@ impl Waiting {
             }
             self.polls = 0;
             let now = Instant::now();
-            let idle = now - *self.idle_since.get_or_insert(now);
-            if idle < self.spin {
-                if idle > self.spin / 4 {
-                    thread::yield_now();
-                }
+            let last = self.last.replace(now).unwrap_or(now);
+            let was_kept = now - last > self.spin / 2;
+            if !was_kept && now - *self.idle_since.get_or_insert(now) < self.spin {
                 continue;
             }
             self.idle_since = None;
+            self.last = None;
             if worker.arm()? {
                 let fd = worker.event_fd()?;
                 match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&SLEEP)) {
