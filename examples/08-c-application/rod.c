@@ -222,7 +222,7 @@ static ifunc_call *answered(ifunc_call *call, struct event *event)
     return NULL;
 }
 
-/* An ifunc in Rust that panics harms nobody: its source gets an error. */
+/* An ifunc in Rust that panics does no harm: its source gets an error. */
 static void ask_for_too_much(ifunc_handle *warm)
 {
     struct event event = {.is_warming = 1, .heat = {.first = CELLS, .count = 2, .degrees = 1.0}};

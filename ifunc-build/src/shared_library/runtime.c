@@ -60,7 +60,7 @@ HIDDEN void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_si
     return moved;
 }
 
-/* The source runs no invocation: nobody waits for an answer. */
+/* The source runs no invocation: there is no one who waits for an answer. */
 HIDDEN void *__ifunc_answer(void *ctx, size_t size)
 {
     (void)ctx;
