@@ -2,7 +2,7 @@
 //! `libifunc_rt`, which `cargo xtask install-capi --prefix DIR` installs.
 //!
 //! The functions here only convert: arguments from C, results and errors to C. What they do is what the functions of [`ifunc_rt`] do
-//! by the same names. Each one runs in [`guard::enter`], which keeps panics from C.
+//! by the same names. Each one runs in `guard::enter`, which keeps panics from C.
 //!
 //! Their documentation is the header's, so it is written for readers of C.
 
