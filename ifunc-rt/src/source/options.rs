@@ -101,7 +101,7 @@ pub struct SourceOptions {
     /// An answer that finds no room is dropped, and its call ends with [`Error::AnswersTooLarge`](crate::Error::AnswersTooLarge).
     /// Default 256 MiB.
     pub max_answers: usize,
-    /// Largest answer that the source takes, in bytes. The target's [limit](crate::TargetBuilder::max_answer) counts as well. An ifunc
+    /// Largest answer that the source takes, in bytes. The target's [limit](crate::Quotas::answer_bytes) counts as well. An ifunc
     /// whose answer is longer fails, unless it asks how much it may write (`ctx.max_answer()`, `ctx.answer_writer()`). Of a link that
     /// a target [made or accepted](crate::Target::connect) as a node the target's limit counts. Default 256 MiB.
     pub max_answer: usize,

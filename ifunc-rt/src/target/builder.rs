@@ -323,7 +323,7 @@ impl TargetBuilder {
     /// Default 256 MiB and 60 s. A payload or an image that is larger than a frame (half of the [ring](Self::ring)) travels in
     /// fragments, which the target keeps until the last one arrives. One that finds no memory left, or is not complete in that
     /// time, is dropped: its invocation, or all of its image, is [rejected](crate::Rejection::Quota), and the connection goes
-    /// on. Long [answers](Self::max_answer) that were not sent yet count, too: an ifunc for whose answer there is no memory left fails, and
+    /// on. Long [answers](crate::Quotas::answer_bytes) that were not sent yet count, too: an ifunc for whose answer there is no memory left fails, and
     /// so does a call whose source takes nothing of its answer in that time. Each target's bound holds for all sources together, before any policy is asked.
     pub fn unfinished_bodies(mut self, bytes: usize, age: Duration) -> Self {
         self.unfinished = (bytes, age);

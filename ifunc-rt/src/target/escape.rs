@@ -14,7 +14,8 @@ use super::argument::Argument;
 use crate::policy::SourceInfo;
 use crate::{Failure, StopHandle};
 
-/// What ends an invocation alone, and what ends the process: set by [`TargetBuilder::level`](crate::TargetBuilder::level).
+/// What ends an invocation alone, and what ends the process: set by
+/// [`Policy::level`](crate::Policy::level).
 ///
 /// No level confines code: every ifunc has the rights of the process. `SECURITY.md` states what each one is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
