@@ -106,7 +106,7 @@ pub(crate) fn end(
         }
         Escape::StackLow => failed(
             Failure::StackLow,
-            "help: `Target::builder().stack(..)` gives more",
+            "help: `Policy::stack(..)` gives more",
         ),
         Escape::HostPanic(message) => failed(Failure::HostPanic, &message),
         Escape::Interrupted { at, trail } => {
