@@ -104,10 +104,7 @@ pub(crate) fn end(
             };
             ended(Failure::Panic, detail.encode())
         }
-        Escape::StackLow => failed(
-            Failure::StackLow,
-            "help: `Policy::stack(..)` gives more",
-        ),
+        Escape::StackLow => failed(Failure::StackLow, "help: `Policy::stack(..)` gives more"),
         Escape::HostPanic(message) => failed(Failure::HostPanic, &message),
         Escape::Interrupted { at, trail } => {
             let stack = at.stack.next_multiple_of(align_of::<usize>());
