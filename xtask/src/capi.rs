@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
+use crate::install::{self, copy};
 use crate::man;
-use crate::process::{cargo, end, status};
+use crate::process::{cargo, status};
 use crate::steps::Steps;
 
 /// The name that programs look for when they start; `ifunc-capi/build.rs` gives it to the library.
@@ -53,17 +54,7 @@ fn generate(header: &Path) -> Result<(), String> {
 
 /// `cargo xtask install-capi --prefix DIR [--debug]`
 pub(crate) fn command(options: &[String]) -> ExitCode {
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let (prefix, profile) = match options[..] {
-        ["--prefix", prefix] => (prefix, "release"),
-        ["--prefix", prefix, "--debug"] | ["--debug", "--prefix", prefix] => (prefix, "debug"),
-        _ => {
-            return end(Err(
-                "usage: cargo xtask install-capi --prefix DIR [--debug]".into()
-            ));
-        }
-    };
-    end(install(Path::new(prefix), profile).map(|()| println!("installed to {prefix}")))
+    install::command("install-capi", options, install)
 }
 
 /// Builds the library and installs it, with the header, the files by which builds find them, and manual pages.
@@ -74,9 +65,6 @@ pub(crate) fn install(prefix: &Path, profile: &str) -> Result<(), String> {
         _ => cargo(["build", "--quiet", "--workspace", "--locked", "--lib"]),
     };
     status(&mut build)?;
-    let built = crate::target().join(profile);
-    let version = version()?;
-    let real = format!("libifunc_rt.so.{version}");
     let (lib, package) = (prefix.join("lib"), crate::root().join("ifunc-capi"));
 
     copy(&committed(), &prefix.join("include/ifunc_rt.h"))?;
@@ -85,14 +73,7 @@ pub(crate) fn install(prefix: &Path, profile: &str) -> Result<(), String> {
         &prefix.join("include/ifunc.h"),
     )?;
     man::write(&prefix.join("share/man"))?;
-    copy(&built.join("libifunc_capi.so"), &lib.join(&real))?;
-    copy(&built.join("libifunc_capi.a"), &lib.join("libifunc_rt.a"))?;
-    for name in [SONAME, "libifunc_rt.so"] {
-        let link = lib.join(name);
-        let _ = fs::remove_file(&link);
-        std::os::unix::fs::symlink(&real, &link)
-            .map_err(|e| format!("cannot make the link `{}`: {e}", link.display()))?;
-    }
+    install::library(prefix, profile, "ifunc_capi", "ifunc_rt", SONAME)?;
     for (folder, name) in [
         ("pkgconfig", "ifunc_rt.pc"),
         ("cmake/ifunc_rt", "ifunc_rt-config.cmake"),
@@ -105,42 +86,14 @@ pub(crate) fn install(prefix: &Path, profile: &str) -> Result<(), String> {
             _ => STATIC.replace(' ', ";"),
         };
         let text = text
-            .replace("@VERSION@", &version)
+            .replace("@VERSION@", install::VERSION)
             .replace("@SONAME@", SONAME)
             .replace("@STATIC@", &libraries);
-        write(&lib.join(folder).join(name), text.as_bytes())?;
+        install::write(&lib.join(folder).join(name), &text)?;
     }
     Ok(())
 }
 
-/// The version of the workspace.
-fn version() -> Result<String, String> {
-    let manifest = read(&crate::root().join("Cargo.toml"))?;
-    let (_, package) = manifest
-        .split_once("[workspace.package]")
-        .ok_or("the manifest has no [workspace.package]")?;
-    let version = package
-        .lines()
-        .find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
-    Ok(version.ok_or("the workspace has no version")?.to_owned())
-}
-
 fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    let bytes = fs::read(from).map_err(|e| format!("cannot read `{}`: {e}", from.display()))?;
-    write(to, &bytes)
-}
-
-/// Writes a file beside the old one, which programs may use, and puts it in its place.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("cannot write `{}`: {e}", path.display());
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let new = path.with_extension("new");
-    fs::write(&new, bytes).map_err(failed)?;
-    fs::rename(&new, path).map_err(failed)
 }

@@ -15,6 +15,7 @@ mod dropin;
 mod examples;
 mod faults;
 mod hosts;
+mod install;
 mod installed;
 mod instructions;
 mod launcher;
