@@ -198,3 +198,11 @@ pub trait Observer: fmt::Debug + Send + Sync {
     /// follows may have no end.
     fn change_ended(&self, change: u64, took: Duration);
 }
+
+/// Keeps nothing of it.
+impl Observer for () {
+    fn installed(&self, _: &InstalledImage) {}
+    fn evicted(&self, _: &InstalledImage) {}
+    fn exports_changed(&self, _: u64) {}
+    fn change_ended(&self, _: u64, _: Duration) {}
+}

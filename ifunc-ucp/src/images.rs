@@ -16,7 +16,7 @@ use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::Rejection;
 use ifunc_exec::{
     ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions,
-    InstalledEntry, InstalledImage, Invocation, NamedSet, Observer, Symbol,
+    InstalledEntry, Invocation, NamedSet, Symbol,
 };
 
 use crate::frame::Head;
@@ -207,17 +207,6 @@ fn new_thread() -> Result<ExecThread, Box<Failed>> {
 
 static IMAGES: OnceLock<Result<Images, String>> = OnceLock::new();
 
-/// No metrics are kept.
-#[derive(Debug)]
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn installed(&self, _: &InstalledImage) {}
-    fn evicted(&self, _: &InstalledImage) {}
-    fn exports_changed(&self, _: u64) {}
-    fn change_ended(&self, _: u64, _: std::time::Duration) {}
-}
-
 impl Images {
     fn new() -> Result<Self, String> {
         let mut symbols = HostSymbols::new().map_err(|error| error.to_string())?;
@@ -241,8 +230,7 @@ impl Images {
             contain: ContainOptions::default(),
             answers: None,
         };
-        let executor =
-            InProcess::new(options, symbols, Arc::new(Unobserved)).map_err(|error| error.to_string())?;
+        let executor = InProcess::new(options, symbols, Arc::new(())).map_err(|error| error.to_string())?;
         Ok(Self {
             executor,
             known: RwLock::default(),

@@ -4,24 +4,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ifunc_abi::image::{Image, ImageFlags, RawEntry, RawHeader, Stage};
-use ifunc_exec::{DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions, InstalledImage, Observer};
+use ifunc_exec::{DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{images, tell};
-
-#[derive(Debug)]
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn installed(&self, _: &InstalledImage) {}
-    fn evicted(&self, _: &InstalledImage) {}
-    fn exports_changed(&self, _: u64) {}
-    fn change_ended(&self, _: u64, _: Duration) {}
-}
 
 /// Words of the header and of an entry.
 const FIELDS: usize = (size_of::<RawHeader>() + size_of::<RawEntry>()) / 4;
@@ -94,7 +83,7 @@ fn new_executor() -> InProcess {
         contain: ifunc_exec::ContainOptions::default(),
         answers: None,
     };
-    InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(Unobserved)).unwrap()
+    InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(())).unwrap()
 }
 
 #[test]
