@@ -9,7 +9,7 @@ use ifunc_abi::image::ImageParts;
 
 use super::images::{self, Add};
 use super::running::{Running, accepting, roomy, source, unique};
-use crate::{AfterEscape, Error, Failure, Level, Target, TargetBuilder};
+use crate::{AfterEscape, Error, Escaped, Failure, Level, Target, TargetBuilder};
 
 /// Ifuncs that end early: name, machine code, and a part of the error that the source gets.
 const CASES: [(&str, &[u8], &str); 6] = [
@@ -223,13 +223,10 @@ fn a_fault_in_a_batch_is_that_of_its_entry() {
     assert_eq!(target.finish(), 90);
 }
 
-#[test]
-fn a_hook_that_panics_stops_the_target_and_the_source_learns_what_failed() {
+/// A hook ends the service after a fault of an ifunc, whose source learns of the fault.
+fn ends_after_a_fault(hook: impl Fn(&mut Escaped<'_>) -> AfterEscape + Send + Sync + 'static) {
     let address = unique("loopback");
-    let mut target = contained(accepting())
-        .on_escape(|_| panic!("a hook of the test"))
-        .listen(&address)
-        .unwrap();
+    let mut target = contained(accepting()).on_escape(hook).listen(&address).unwrap();
     let serving = std::thread::spawn(move || target.serve(&mut 0u64).map(|()| target));
     let source = source(&address);
     let image = image("is_illegal", &[0x0f, 0x0b]).encode().unwrap();
@@ -247,33 +244,20 @@ fn a_hook_that_panics_stops_the_target_and_the_source_learns_what_failed() {
 }
 
 #[test]
+fn a_hook_that_panics_stops_the_target_and_the_source_learns_what_failed() {
+    ends_after_a_fault(|_| panic!("a hook of the test"));
+}
+
+#[test]
 fn the_host_may_stop_after_what_ended_early() {
-    let address = unique("loopback");
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
-    let mut target = contained(accepting())
-        .on_escape(move |escaped| {
-            assert_eq!((escaped.ifunc(), escaped.why()), ("is_illegal", Failure::Fault));
-            assert!(escaped.detail().starts_with("SIGILL"), "{escaped:?}");
-            assert!(escaped.target_mut::<u32>().is_none() && escaped.target_shared::<u64>().is_none());
-            count.fetch_add(1, Ordering::Relaxed);
-            AfterEscape::Stop
-        })
-        .listen(&address)
-        .unwrap();
-    let serving = std::thread::spawn(move || target.serve(&mut 0u64).map(|()| target));
-    let source = source(&address);
-    let image = image("is_illegal", &[0x0f, 0x0b]).encode().unwrap();
-    let failing = source.load_bytes(&image).unwrap();
-    let call = failing.call(&1u64.to_le_bytes()).unwrap();
-    let target: Target = serving.join().unwrap().unwrap();
-    assert!(matches!(
-        call.wait(),
-        Err(Error::Failed {
-            why: Failure::Fault,
-            ..
-        })
-    ));
+    ends_after_a_fault(move |escaped| {
+        assert_eq!((escaped.ifunc(), escaped.why()), ("is_illegal", Failure::Fault));
+        assert!(escaped.detail().starts_with("SIGILL"), "{escaped:?}");
+        assert!(escaped.target_mut::<u32>().is_none() && escaped.target_shared::<u64>().is_none());
+        count.fetch_add(1, Ordering::Relaxed);
+        AfterEscape::Stop
+    });
     assert_eq!(seen.load(Ordering::Relaxed), 1);
-    drop(target);
 }
