@@ -147,7 +147,7 @@ pub unsafe extern "C" fn ifunc_source_options_set_max_answers(
 }
 
 /// When batches of `ifunc_handle_aggregated` are sent: when they have so many bytes (default 8 KiB), and so many nanoseconds after
-/// their first invocation (default 100 us; IFUNC_NO_LIMIT: when somebody needs them to be). `options` must not be null.
+/// their first invocation (default 100 us; IFUNC_NO_LIMIT: not before a caller needs them to be). `options` must not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_source_options_set_aggregation(
     options: *mut ifunc_source_options,

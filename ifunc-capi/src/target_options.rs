@@ -165,7 +165,7 @@ pub unsafe extern "C" fn ifunc_target_options_destroy(options: *mut ifunc_target
     destroy!(options);
 }
 
-/// Accepts code from processes of the same user. Over a network nobody knows users: see `ifunc_target_options_accept_code_of_every_peer` and
+/// Accepts code from processes of the same user. A network does not tell users: see `ifunc_target_options_accept_code_of_every_peer` and
 /// `ifunc_target_options_read_policy`. ACCEPTED CODE RUNS WITH ALL RIGHTS OF THIS PROCESS. An invocation that ends early (a panic, a fault, a
 /// deadline) leaves the exported functions that it is in by a jump, as `longjmp` would: locks that they hold stay locked. `options` must not
 /// be null.

@@ -428,7 +428,7 @@ fn of_three(status: ucs_status_t) -> ucs_status_t {
 /// Runs the message in the buffer.
 ///
 /// # Safety
-/// The buffer is readable and writable for `buffer_size` bytes. **Whoever can write to it is trusted with this process**: the code in it
+/// The buffer is readable and writable for `buffer_size` bytes. **Every peer that can write to it is trusted with this process**: the code in it
 /// runs with all its rights. `target_args` are what that code takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ucp_poll_ifunc_paper(

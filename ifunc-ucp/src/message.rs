@@ -19,7 +19,7 @@ const ALIGN: usize = 64;
 /// Before a frame, the address of the allocation that it lies in.
 const BEFORE: usize = size_of::<*mut c_void>();
 
-/// Memory of a frame, filled with zeros: no bytes of this process travel that nobody wrote. Large blocks cost nothing until they are
+/// Memory of a frame, filled with zeros: no bytes of this process travel that were not written for it. Large blocks cost nothing until they are
 /// touched.
 fn allocate(len: usize) -> Option<*mut u8> {
     let size = len.checked_add(ALIGN + BEFORE)?;

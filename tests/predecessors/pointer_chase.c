@@ -79,7 +79,7 @@ static void connect_all(void)
     for (n = 0; n < plan.processes; n++) {
         if (n == plan.own_number)
             continue;
-        /* A server gets words from nobody; a client has no use for its own. */
+        /* A server gets words from no one; a client has no use for its own. */
         peer_connect(&self, &plan.cards[n], &others[n]);
         eps[n] = others[n].ep;
         rkeys[n] = others[n].rkey;

@@ -473,7 +473,7 @@ static void sends_and_calls(const char *address)
     CHECK(*found == 45);
     for (i = 0; i < 3; i++)
         ifunc_call_destroy(calls[i]);
-    /* Nobody waits for it. */
+    /* No call waits for it. */
     OK(ifunc_handle_call(add, &five, sizeof five, &call));
     ifunc_call_destroy(call);
 
@@ -748,7 +748,7 @@ static void one_thread(void)
     ifunc_source_options_destroy(source_options);
     add = loaded(source, "add");
 
-    /* Nobody polls: the wait ends, and not the call. */
+    /* No thread polls: the wait ends, and not the call. */
     OK(ifunc_handle_with_timeout(add, IFUNC_MILLISECONDS(1), &impatient));
     OK(ifunc_handle_call(impatient, &one, sizeof one, &call));
     FAILS(IFUNC_STATUS_TIMEOUT, "`add` is not done", ifunc_call_wait(call));
@@ -1210,7 +1210,7 @@ static void groups(void)
         CHECK(len == sizeof expected && !memcmp(part, &expected, sizeof expected));
         expected++;
     } while (ifunc_stream_next(stream, &part, &len) == IFUNC_STATUS_OK);
-    /* No more than the window of the stream: the ifunc waits for nobody. */
+    /* No more than the window of the stream: the ifunc does not wait. */
     CHECK(!part && len == 0 && expected > 32);
     FAILS(IFUNC_STATUS_END, "", ifunc_stream_next(stream, &part, &len));
     ifunc_stream_destroy(stream);
@@ -1280,7 +1280,7 @@ static void both_ways(void)
     ifunc_handle_destroy(add);
     ifunc_source_destroy(source);
 
-    /* A group that nobody else joins: on demand it waits for nobody; and a target joins once. */
+    /* A group that no other node joins: on demand it does not wait; and a target joins once. */
     OK(ifunc_group_create(0, &group));
     OK(ifunc_group_set_on_demand(group));
     OK(ifunc_group_add_node(group, 1, ifunc_target_address(serving.target)));

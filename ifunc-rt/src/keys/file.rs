@@ -71,7 +71,7 @@ impl SecretKey {
     pub fn write_new(&self, path: impl AsRef<Path>) -> Result<(), KeyError> {
         let path = path.as_ref();
         let text = format!(
-            "# Signs in the name of {}. Show it to nobody.\n{SECRET} {ED25519} {} {}\n",
+            "# Signs in the name of {}. Keep it secret.\n{SECRET} {ED25519} {} {}\n",
             self.public(),
             Hex(self.key.as_bytes()),
             one_line(&self.name)

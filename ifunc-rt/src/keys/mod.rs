@@ -89,7 +89,7 @@ pub enum KeyError {
 #[error("the signature is not one of this image by this key")]
 pub struct WrongSignature;
 
-/// A public key: whoever has the [secret key](SecretKey) of it can sign. Displays as 64 hexadecimal digits, which also parse.
+/// A public key: the holder of the [secret key](SecretKey) of it can sign. Displays as 64 hexadecimal digits, which also parse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 

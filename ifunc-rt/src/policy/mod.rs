@@ -261,7 +261,7 @@ impl Policy {
     /// messages and logs.
     ///
     /// # Safety
-    /// As for [`accept_unsigned`](Self::accept_unsigned), for whoever has the secret key.
+    /// As for [`accept_unsigned`](Self::accept_unsigned), for every holder of the secret key.
     pub unsafe fn accept_key(mut self, name: impl Into<String>, key: PublicKey, grant: Grant) -> Self {
         let name = name.into();
         self.keys.push(TrustedKey { name, key, grant });

@@ -144,7 +144,7 @@ fn unsigned_code_runs_where_its_source_is_trusted() {
     let why = nothing.refused(&images::add(), None, Rejection::Policy);
     assert!(why.contains("accept_code"), "{why}");
 
-    // On a network nobody's code is accepted by default.
+    // On a network no code is accepted by default.
     let error = Target::builder()
         .policy(policy)
         .listen("ucx://127.0.0.1:0")
