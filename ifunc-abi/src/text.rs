@@ -6,6 +6,8 @@
 //! ```text
 //! u64                                          a primitive
 //! struct Point{0:x:f64,8:y:f64}[16,8]          fixed layout: offset:field:type, then [size,align]
+//! enum Color:u8{Red=1,Green=7}[1,1]            an enum of fixed layout
+//! enum KvError:i32{..}                         an enum that may grow, where it crosses as an integer
 //! [u8;16]                                      an array
 //! postcard struct Record{key:str,value:bytes}  a serde shape (no offsets)
 //! raw bytes, raw str                           raw payloads

@@ -244,6 +244,7 @@ impl Method {
         let (cfgs, shim, symbol) = (&self.cfgs, shim_name(i), &self.host_fn.symbol);
         let ((_, signature), (_, prototype)) = (signature_text(i), prototype_text(i));
         let named = self.host_fn.named_types();
+        let earlier = self.host_fn.earlier(&signature_text(i).0);
         quote! {
             #(#cfgs)*
             // SAFETY: text, prototype and shim come from one signature.
@@ -256,6 +257,7 @@ impl Method {
                     ::ifunc::host::HostType::of::<__IfuncHost>(),
                 )
                 .with_types(#named)
+                .with_earlier(#earlier)
             }
         }
     }

@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Attribute, Data, DeriveInput, Field, Fields, GenericParam, Generics, Ident, LitStr};
+use syn::{Attribute, Data, DataEnum, DeriveInput, Field, Fields, GenericParam, Generics, Ident, LitStr};
 
 use crate::errors::{Errors, report, span_of};
 use crate::generics;
@@ -17,8 +17,19 @@ struct Model {
 }
 
 enum Kind {
-    Struct(Vec<Field>),
-    Enum { repr: Ident, variants: Vec<Ident> },
+    Struct {
+        fields: Vec<Field>,
+        /// Fields may be added at its end.
+        grows: bool,
+    },
+    Enum(Enum),
+}
+
+struct Enum {
+    repr: Ident,
+    variants: Vec<Ident>,
+    /// The variant of an enum that may grow that stands for values which this build does not know.
+    other: Option<Ident>,
 }
 
 /// The representations that a `#[repr(...)]` names.
@@ -63,6 +74,7 @@ impl Model {
     fn new(input: DeriveInput) -> syn::Result<Self> {
         let mut errors = Errors::default();
         let repr = Repr::of(&input.attrs, &mut errors);
+        let settings = Settings::of(&input, &mut errors);
         for param in &input.generics.params {
             if let GenericParam::Lifetime(lifetime) = param {
                 errors.at(
@@ -84,9 +96,20 @@ impl Model {
                         "add `#[repr(C)]`, or `#[repr(transparent)]` for one field",
                     );
                 }
-                Kind::Struct(data.fields.iter().cloned().collect())
+                Kind::Struct {
+                    fields: data.fields.iter().cloned().collect(),
+                    grows: settings.grows.is_some(),
+                }
             }
             Data::Enum(data) => {
+                if let Some(grows) = settings.grows {
+                    errors.span(
+                        grows,
+                        "an enum that may grow is `#[non_exhaustive]`",
+                        "write `#[non_exhaustive]` on the enum, and `#[layout(other)]` on the variant for values that this build does \
+                         not know",
+                    );
+                }
                 for variant in &data.variants {
                     if !matches!(variant.fields, Fields::Unit) {
                         errors.at(
@@ -114,14 +137,15 @@ impl Model {
                     );
                 }
                 let placeholder = || Ident::new("u8", Span::call_site());
-                Kind::Enum {
+                Kind::Enum(Enum {
                     repr: repr.integer.unwrap_or_else(placeholder),
                     variants: data
                         .variants
                         .iter()
                         .map(|variant| variant.ident.clone())
                         .collect(),
-                }
+                    other: other_variant(&input, data, &mut errors),
+                })
             }
             Data::Union(data) => {
                 errors.at(
@@ -129,10 +153,13 @@ impl Model {
                     "a union cannot be validated",
                     "use a struct, or an enum and a byte array",
                 );
-                Kind::Struct(Vec::new())
+                Kind::Struct {
+                    fields: Vec::new(),
+                    grows: false,
+                }
             }
         };
-        let name = chosen_name(&input, "layout", &mut errors);
+        let name = settings.name;
         errors.or(Self { input, name, kind })
     }
 
@@ -141,18 +168,21 @@ impl Model {
         let ident = &input.ident;
         let generics = generics::with_bound(&input.generics, &quote!(::ifunc::Layout));
         let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-        let (text, code) = match &kind {
-            Kind::Struct(fields) => (
+        let (text, earlier, code) = match &kind {
+            Kind::Struct { fields, grows } => (
                 struct_text(&name, &input.generics, fields),
+                grows.then(|| earlier_texts(&name, &input.generics, fields)),
                 struct_value(&input, &ident.unraw().to_string()),
             ),
-            Kind::Enum { repr, variants } => (
-                enum_text(&name, repr, variants),
-                [error_code(&input, variants), enum_value(&input, repr, variants)]
+            Kind::Enum(model) => (
+                model.text(&name),
+                None,
+                [model.error_code(ident, &name), model.value(ident, &name)]
                     .into_iter()
                     .collect(),
             ),
         };
+        let earlier = earlier.map(|texts| quote!(const EARLIER: &'static [&'static str] = #texts;));
         quote! {
             // SAFETY: the representation is fixed, the text states every offset, and every field is of fixed
             // layout.
@@ -160,58 +190,170 @@ impl Model {
             unsafe impl #impl_generics ::ifunc::Layout for #ident #ty_generics #where_clause {
                 const TEXT: ::ifunc::abi::text::Text = #text;
                 const ALIGN: usize = ::core::mem::align_of::<Self>();
+                #earlier
             }
             #code
         }
     }
 }
 
-/// The name of a type in texts: its own, or that of `#[layout(name = "..")]`.
-pub(crate) fn chosen_name(input: &DeriveInput, attribute: &str, errors: &mut Errors) -> String {
-    let mut name = input.ident.unraw().to_string();
-    for attr in input.attrs.iter().filter(|attr| attr.path().is_ident(attribute)) {
-        let parsed = attr.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("name") {
-                return Err(meta.error("unknown argument"));
-            }
-            let literal: LitStr = meta.value()?.parse()?;
-            name = literal.value();
-            let is_word = |word: &str| {
-                !word.is_empty()
-                    && word
-                        .chars()
-                        .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
-            };
-            if !name.split("::").all(is_word) {
-                errors.at(
-                    &literal,
-                    "the name of a type in texts is ASCII letters, digits, `_-./` and `::`",
-                    "give the type the same name on both sides: `name = \"geometry.Point\"`",
+/// What `#[layout(..)]` on a type says.
+struct Settings {
+    /// The name of the type in texts: its own, or the chosen one.
+    name: String,
+    /// Where it says that fields may be added at the end.
+    grows: Option<Span>,
+}
+
+impl Settings {
+    fn of(input: &DeriveInput, errors: &mut Errors) -> Self {
+        let mut settings = Self {
+            name: input.ident.unraw().to_string(),
+            grows: None,
+        };
+        for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("layout")) {
+            let parsed = attr.parse_nested_meta(|meta| {
+                if meta.path.is_ident("grows") {
+                    settings.grows = Some(span_of(&meta.path));
+                    return Ok(());
+                }
+                if !meta.path.is_ident("name") {
+                    return Err(meta.error("unknown argument"));
+                }
+                let literal: LitStr = meta.value()?.parse()?;
+                settings.name = literal.value();
+                let is_word = |word: &str| {
+                    !word.is_empty()
+                        && word
+                            .chars()
+                            .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+                };
+                if !settings.name.split("::").all(is_word) {
+                    errors.at(
+                        &literal,
+                        "the name of a type in texts is ASCII letters, digits, `_-./` and `::`",
+                        "give the type the same name on both sides: `name = \"geometry.Point\"`",
+                    );
+                }
+                Ok(())
+            });
+            if let Err(error) = parsed {
+                errors.span(
+                    error.span(),
+                    &error,
+                    "the arguments are the name of the type in texts, `#[layout(name = \"..\")]`, and `#[layout(grows)]` for a struct to \
+                     which later builds add fields at the end",
                 );
             }
-            Ok(())
-        });
-        if let Err(error) = parsed {
-            errors.span(
-                error.span(),
-                &error,
-                format_args!(
-                    "the only argument is the name of the type in texts: `#[{attribute}(name = \"..\")]`"
-                ),
-            );
+        }
+        settings
+    }
+}
+
+/// The variant `#[layout(other)]` of a `#[non_exhaustive]` enum.
+fn other_variant(input: &DeriveInput, data: &DataEnum, errors: &mut Errors) -> Option<Ident> {
+    let mut other: Option<Ident> = None;
+    for variant in &data.variants {
+        for attr in variant.attrs.iter().filter(|attr| attr.path().is_ident("layout")) {
+            let parsed = attr.parse_nested_meta(|meta| match meta.path.is_ident("other") {
+                true => Ok(()),
+                false => Err(meta.error("unknown argument")),
+            });
+            if let Err(error) = parsed {
+                errors.span(
+                    error.span(),
+                    &error,
+                    "the only argument on a variant is `#[layout(other)]`: it stands for values that this build does not know",
+                );
+            } else if other.replace(variant.ident.clone()).is_some() {
+                errors.at(
+                    variant,
+                    "two variants stand for values that this build does not know",
+                    "leave `#[layout(other)]` on one of them",
+                );
+            }
         }
     }
-    name
+    let grows = input
+        .attrs
+        .iter()
+        .find(|attr| attr.path().is_ident("non_exhaustive"));
+    match (grows, &other) {
+        (None, None) => {}
+        (None, Some(other)) => errors.at(
+            other,
+            "only an enum that may grow has values that a build does not know",
+            "write `#[non_exhaustive]` on the enum, or remove `#[layout(other)]`",
+        ),
+        (Some(attr), None) => errors.at(
+            attr,
+            format_args!(
+                "`{}` may grow, and no variant stands for the values that an earlier build does not know",
+                input.ident
+            ),
+            "mark one: `#[layout(other)] Other = -1`; where a build receives a value that it does not know, it is this one",
+        ),
+        (Some(_), Some(_)) => {
+            for variant in data
+                .variants
+                .iter()
+                .filter(|variant| variant.discriminant.is_none())
+            {
+                errors.at(
+                    variant,
+                    "in an enum that may grow each variant states its value: to add one must not renumber another",
+                    format_args!("`{} = 1`, and never change or reuse the value", variant.ident),
+                );
+            }
+        }
+    }
+    other
 }
 
 fn struct_text(name: &str, generics: &Generics, fields: &[Field]) -> TokenStream {
+    with_size(&fields_text(name, generics, fields))
+}
+
+/// The texts of the structs that have only the first fields, one at least: what a build had before the others were added. A text is empty
+/// if the next field lies in what was the padding at the end of such a struct, which a write of the whole struct overwrites.
+fn earlier_texts(name: &str, generics: &Generics, fields: &[Field]) -> TokenStream {
+    let types: Vec<_> = fields.iter().map(|field| &field.ty).collect();
+    let texts = (1..fields.len()).map(|n| {
+        let text = fields_text(name, generics, &fields[..n]);
+        let (kept, all) = (&types[..n], &types);
+        let (last, next) = (member(n - 1, &fields[n - 1]), member(n, &fields[n]));
+        let last_type = types[n - 1];
+        quote! {
+            const {
+                &::ifunc::__private::earlier_text(
+                    #text,
+                    ::core::mem::offset_of!(Self, #last) + ::core::mem::size_of::<#last_type>(),
+                    &[#(::core::mem::align_of::<#kept>()),*],
+                    &[#(::core::mem::align_of::<#all>()),*],
+                    ::core::mem::align_of::<Self>(),
+                    ::core::mem::offset_of!(Self, #next),
+                )
+            }
+            .as_str()
+        }
+    });
+    quote!(&[#(#texts),*])
+}
+
+/// How code names field `i`.
+fn member(i: usize, field: &Field) -> TokenStream {
+    match &field.ident {
+        Some(ident) => ident.to_token_stream(),
+        None => syn::Index::from(i).to_token_stream(),
+    }
+}
+
+/// The text of a struct of these fields, without its size.
+fn fields_text(name: &str, generics: &Generics, fields: &[Field]) -> TokenStream {
     let open = format!("struct {name}");
     let params = parameters(generics);
     let fields = fields.iter().enumerate().map(|(i, field)| {
-        let member = match &field.ident {
-            Some(ident) => ident.to_token_stream(),
-            None => syn::Index::from(i).to_token_stream(),
-        };
+        let member = member(i, field);
         let named = format!(
             ":{}:",
             field
@@ -226,7 +368,7 @@ fn struct_text(name: &str, generics: &Generics, fields: &[Field]) -> TokenStream
     });
     let text = quote!(::ifunc::abi::text::Text::new().str(#open));
     let text = params.into_iter().fold(text, |text, param| param(&text));
-    with_size(&quote!(#text.str("{") #(#fields)* .str("}")))
+    quote!(#text.str("{") #(#fields)* .str("}"))
 }
 
 /// Functions that add the parameters of a generic type to its text: two instances may differ in a `PhantomData` alone.
@@ -265,17 +407,6 @@ fn with_size(text: &TokenStream) -> TokenStream {
     }
 }
 
-fn enum_text(name: &str, repr: &Ident, variants: &[Ident]) -> TokenStream {
-    let open = format!("enum {name}:{repr}{{");
-    let mut text = quote!(::ifunc::abi::text::Text::new().str(#open));
-    for (i, variant) in variants.iter().enumerate() {
-        let named = format!("{}{}=", if i > 0 { "," } else { "" }, variant.unraw());
-        text = quote!(::ifunc::__private::integer(#text.str(#named), Self::#variant as i128));
-    }
-    // An enum's alignment may exceed that of its integer, and then so does its size.
-    with_size(&quote!(#text.str("}")))
-}
-
 /// Implements `Value`: a struct crosses as C passes it.
 fn struct_value(input: &DeriveInput, name: &str) -> TokenStream {
     let ident = &input.ident;
@@ -300,45 +431,84 @@ fn struct_value(input: &DeriveInput, name: &str) -> TokenStream {
     }
 }
 
-/// Implements `Value`: an enum crosses as its integer.
-fn enum_value(input: &DeriveInput, repr: &Ident, variants: &[Ident]) -> TokenStream {
-    let ident = &input.ident;
-    let name = ident.unraw().to_string();
-    quote! {
-        #[automatically_derived]
-        impl ::ifunc::ffi::Value for #ident {
-            const TEXT: ::ifunc::abi::text::Text = <Self as ::ifunc::Layout>::TEXT;
-            type C = #repr;
-            const C_NAME: &'static str = <#repr as ::ifunc::ffi::Value>::C_NAME;
-            #[inline]
-            fn into_c(self) -> #repr {
-                self as #repr
-            }
-            #[inline]
-            fn from_c(c: #repr) -> Self {
-                #(if c == Self::#variants as #repr { return Self::#variants; })*
-                ::ifunc::__private::unknown_value(#name)
+impl Enum {
+    fn text(&self, name: &str) -> TokenStream {
+        let Self { repr, variants, .. } = self;
+        let open = format!("enum {name}:{repr}{{");
+        let mut text = quote!(::ifunc::abi::text::Text::new().str(#open));
+        for (i, variant) in variants.iter().enumerate() {
+            let named = format!("{}{}=", if i > 0 { "," } else { "" }, variant.unraw());
+            text = quote!(::ifunc::__private::integer(#text.str(#named), Self::#variant as i128));
+        }
+        // An enum's alignment may exceed that of its integer, and then so does its size.
+        with_size(&quote!(#text.str("}")))
+    }
+
+    /// The text where the enum crosses as an integer. If it may grow, the text names no variant, so that all its builds have one.
+    fn integer_text(&self, name: &str) -> TokenStream {
+        match &self.other {
+            None => quote!(<Self as ::ifunc::Layout>::TEXT),
+            Some(_) => {
+                let text = format!("enum {name}:{}{{..}}", self.repr);
+                quote!(::ifunc::abi::text::Text::new().str(#text))
             }
         }
     }
-}
 
-/// Implements `ErrorCode`, so that the enum may be the error of a host function.
-fn error_code(input: &DeriveInput, variants: &[Ident]) -> TokenStream {
-    let ident = &input.ident;
-    quote! {
-        #[automatically_derived]
-        impl ::ifunc::ffi::ErrorCode for #ident {
-            const TEXT: ::ifunc::abi::text::Text = <Self as ::ifunc::Layout>::TEXT;
-            const VALID: bool = true #(
-                && Self::#variants as i128 != 0 && Self::#variants as i128 == Self::#variants as i32 as i128
-            )*;
-            fn into_code(self) -> i32 {
-                self as i32
+    /// Implements `Value`: an enum crosses as its integer.
+    fn value(&self, ident: &Ident, name: &str) -> TokenStream {
+        let Self {
+            repr,
+            variants,
+            other,
+        } = self;
+        let text = self.integer_text(name);
+        let name = ident.unraw().to_string();
+        let unknown = match other {
+            Some(other) => quote!(Self::#other),
+            None => quote!(::ifunc::__private::unknown_value(#name)),
+        };
+        quote! {
+            #[automatically_derived]
+            impl ::ifunc::ffi::Value for #ident {
+                const TEXT: ::ifunc::abi::text::Text = #text;
+                type C = #repr;
+                const C_NAME: &'static str = <#repr as ::ifunc::ffi::Value>::C_NAME;
+                #[inline]
+                fn into_c(self) -> #repr {
+                    self as #repr
+                }
+                #[inline]
+                fn from_c(c: #repr) -> Self {
+                    #(if c == Self::#variants as #repr { return Self::#variants; })*
+                    #unknown
+                }
             }
-            fn from_code(code: i32) -> Self {
-                #(if code == Self::#variants as i32 { return Self::#variants; })*
-                ::ifunc::__private::unknown_code()
+        }
+    }
+
+    /// Implements `ErrorCode`, so that the enum may be the error of a host function.
+    fn error_code(&self, ident: &Ident, name: &str) -> TokenStream {
+        let Self { variants, other, .. } = self;
+        let text = self.integer_text(name);
+        let unknown = match other {
+            Some(other) => quote!(Self::#other),
+            None => quote!(::ifunc::__private::unknown_code()),
+        };
+        quote! {
+            #[automatically_derived]
+            impl ::ifunc::ffi::ErrorCode for #ident {
+                const TEXT: ::ifunc::abi::text::Text = #text;
+                const VALID: bool = true #(
+                    && Self::#variants as i128 != 0 && Self::#variants as i128 == Self::#variants as i32 as i128
+                )*;
+                fn into_code(self) -> i32 {
+                    self as i32
+                }
+                fn from_code(code: i32) -> Self {
+                    #(if code == Self::#variants as i32 { return Self::#variants; })*
+                    #unknown
+                }
             }
         }
     }

@@ -77,6 +77,19 @@ pub trait ErrorCode: Sized {
     fn from_code(code: i32) -> Self;
 }
 
+/// A function or a variable that `#[ifunc::import]` declares: a type of its name, with the signature that the target compares.
+/// `#[ifunc::export(import = path)]` lets the compiler compare it.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an import",
+    label = "not declared by `#[ifunc::import]`",
+    note = "help: name the function or the variable of an `#[ifunc::import]` block: `import = my_ifuncs::lookup`"
+)]
+pub trait Import {
+    /// The parts of the canonical text.
+    const SIGNATURE: &'static [&'static str];
+}
+
 impl ErrorCode for i32 {
     const TEXT: Text = <i32 as Layout>::TEXT;
     const VALID: bool = true;

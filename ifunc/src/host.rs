@@ -72,6 +72,7 @@ pub struct Export {
     kind: ExportKind,
     method_of: Option<HostType>,
     types: &'static [fn() -> Option<NamedType>],
+    earlier: fn() -> Vec<String>,
 }
 
 impl Export {
@@ -95,6 +96,7 @@ impl Export {
             kind: ExportKind::Function,
             method_of: None,
             types: &[],
+            earlier: no_earlier,
         }
     }
 
@@ -138,6 +140,7 @@ impl Export {
             kind: ExportKind::Data,
             method_of: None,
             types: &[],
+            earlier: no_earlier,
         }
     }
 
@@ -145,6 +148,15 @@ impl Export {
     #[must_use]
     pub const fn with_types(self, types: &'static [fn() -> Option<NamedType>]) -> Self {
         Self { types, ..self }
+    }
+
+    /// States the signatures that it had in earlier builds, as which images may still import it. `#[ifunc::export]` calls it.
+    ///
+    /// # Safety
+    /// `address` is the address of what each of them describes, too.
+    #[must_use]
+    pub const unsafe fn with_earlier(self, earlier: fn() -> Vec<String>) -> Self {
+        Self { earlier, ..self }
     }
 
     /// The symbol that images import.
@@ -157,6 +169,13 @@ impl Export {
     #[must_use]
     pub const fn signature(&self) -> &'static str {
         self.signature
+    }
+
+    /// Canonical texts of its signature in earlier builds: what it lends had fewer fields then
+    /// ([`#[layout(grows)]`](macro@crate::Layout)).
+    #[must_use]
+    pub fn earlier_signatures(&self) -> Vec<String> {
+        (self.earlier)()
     }
 
     /// The C prototype of the shim or the C declaration of the variable, for display.
@@ -194,6 +213,27 @@ impl Export {
 unsafe impl Sync for Export {}
 // SAFETY: as above.
 unsafe impl Send for Export {}
+
+/// [`Export::earlier_signatures`] of an export that lends nothing.
+#[doc(hidden)]
+#[must_use]
+pub fn no_earlier() -> Vec<String> {
+    Vec::new()
+}
+
+/// Signatures with the text of an earlier version of a type in place of the part `at`.
+#[doc(hidden)]
+#[must_use]
+pub fn earlier_texts(parts: &[&str], at: usize, versions: &[&str]) -> Vec<String> {
+    let versions = versions.iter().filter(|text| !text.is_empty());
+    let signature = |text: &&str| {
+        let parts = parts.iter().enumerate();
+        parts
+            .map(|(i, part)| if i == at { *text } else { *part })
+            .collect()
+    };
+    versions.map(signature).collect()
+}
 
 /// Every `#[ifunc::export]` function and variable linked into this process: the default set of a target.
 #[linkme::distributed_slice]

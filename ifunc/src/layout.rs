@@ -27,6 +27,9 @@ pub unsafe trait Layout {
     const TEXT: Text;
     /// Alignment in bytes.
     const ALIGN: usize;
+    /// See [`TargetArgs::EARLIER`].
+    #[doc(hidden)]
+    const EARLIER: &'static [&'static str] = &[];
 }
 
 /// A [`Layout`] whose bytes can travel: it has no padding, and `zerocopy` validates received bytes.
@@ -44,6 +47,7 @@ pub trait Portable: Layout + TryFromBytes + IntoBytes + Immutable + KnownLayout 
 // SAFETY: a fixed layout has the same bytes on both sides.
 unsafe impl<T: Layout> TargetArgs for T {
     const TEXT: Text = <T as Layout>::TEXT;
+    const EARLIER: &'static [&'static str] = <T as Layout>::EARLIER;
 }
 
 macro_rules! primitives {

@@ -161,7 +161,9 @@ pub use ifunc_macros::ifunc;
 ///   run on a target that serves a `Store`. An `impl` for a generic type, or a choice among several types of one process,
 ///   is registered per target: `Target::builder().export_interface::<dyn Kv, Store<u64>>()`.
 ///
-/// `name = ".."` gives a function's or a variable's symbol a name other than its own. A program whose exports lie in a
+/// `name = ".."` gives a function's or a variable's symbol a name other than its own. `import = my_ifuncs::insert` names the import that it
+/// provides: where a host depends on the crate of the ifuncs, the compiler then compares both signatures, which otherwise the target
+/// does when it installs an ifunc. A program whose exports lie in a
 /// library crate must mention that crate (`use the_crate as _;`); otherwise the linker drops them.
 pub use ifunc_macros::export;
 
@@ -363,6 +365,42 @@ pub use ifunc_macros::layout;
 /// }
 /// assert_eq!(<Id<u8> as Layout>::TEXT.as_str(), "struct Id<u8>{0:number:u64,8:of:()}[8,8]");
 /// ```
+///
+/// **Types that later builds add to.** A host is built anew; ifuncs of clients that were built before go on to run:
+///
+/// * *An error enum grows* if it is `#[non_exhaustive]`. Where it crosses as an integer (the `E` of a `Result`, a parameter or a result by
+///   value), its text names no variants. A value that a build does not know is the variant `#[layout(other)]` there. Each variant states
+///   its value, and keeps it. Inside of structs and payloads, all variants are compared as ever.
+/// * *A struct grows at its end* if the host says `#[layout(grows)]`. A target then also runs ifuncs that know only its first fields, where the
+///   host lends it: as target arguments, as the `&T` or `&mut T` that a host function returns, and as a variable. An ifunc that
+///   knows more fields than the host is refused, and so is one that gives a host function a shorter struct than it takes. A
+///   field in what was the padding at the end begins a new type: an earlier ifunc may write there.
+/// * *A renamed type* keeps its name in texts, `#[layout(name = "..")]`.
+///
+/// ```
+/// # use ifunc::prelude::*;
+/// #[derive(Layout)]
+/// #[repr(i32)]
+/// #[non_exhaustive]
+/// pub enum KvError {
+///     Empty = 1,
+///     /// Added later: earlier ifuncs receive `Other`.
+///     Busy = 2,
+///     #[layout(other)]
+///     Other = -1,
+/// }
+///
+/// #[derive(Layout)]
+/// #[layout(grows)]
+/// #[repr(C)]
+/// pub struct Counters {
+///     count: u64,
+///     /// Added later.
+///     failed: u64,
+/// }
+/// ```
+///
+/// The types of a payload and of an answer belong to the source and its ifunc, which are built from one crate.
 pub use ifunc_macros::Layout;
 
 /// Names a type whose contents only the host can access: implements [`TargetArgs`] under the name in

@@ -118,6 +118,11 @@ pub unsafe trait TargetArgs {
     /// Canonical text of the type.
     const TEXT: Text;
 
+    /// The texts of earlier versions of the type, as which an ifunc may access a value: those of a struct with
+    /// [`#[layout(grows)]`](macro@crate::Layout) that has only its first fields. Empty strings are no versions.
+    #[doc(hidden)]
+    const EARLIER: &'static [&'static str] = &[];
+
     /// The type, if its text is a name alone, which another type of this process may have, too. A target compares it before
     /// it lets host functions and ifuncs use values of one another's by that name.
     #[doc(hidden)]

@@ -216,6 +216,37 @@ pub const fn concat<const N: usize>(parts: &[&str]) -> [u8; N] {
     out
 }
 
+/// Compares the signatures of an export and of its import.
+///
+/// # Panics
+/// If they differ: in a constant, a compile error.
+pub const fn same_signature(export: &[&str], import: &[&str]) {
+    use ifunc_abi::text::Text;
+
+    const fn joined(mut text: Text, parts: &[&str]) -> Text {
+        let mut i = 0;
+        while i < parts.len() {
+            text = text.str(parts[i]);
+            i += 1;
+        }
+        text
+    }
+    let (ours, theirs) = (joined(Text::new(), export), joined(Text::new(), import));
+    let (a, b) = (ours.as_str().as_bytes(), theirs.as_str().as_bytes());
+    let mut is_same = a.len() == b.len();
+    let mut i = 0;
+    while is_same && i < a.len() {
+        is_same = a[i] == b[i];
+        i += 1;
+    }
+    if !is_same {
+        let message = Text::new().str("the export and its import have different signatures\n  export: ");
+        let message = message.text(&ours).str("\n  import: ").text(&theirs);
+        let message = message.str("\nhelp: a target would refuse the ifuncs that import it; declare both alike, and give both the same name");
+        panic!("{}", message.as_str());
+    }
+}
+
 /// Canonical text of an answer given through the context.
 pub const RAW_BYTES: ifunc_abi::text::Text = ifunc_abi::text::Text::new().str("raw bytes");
 
@@ -515,6 +546,44 @@ pub fn unknown_code() -> ! {
 #[cold]
 pub fn unknown_value(name: &str) -> ! {
     panic!("a value that `{name}` does not define")
+}
+
+/// The text of a struct that has the first fields of another one: `text` with the size and the alignment that it has.
+/// - `end`: where its last field ends
+/// - `kept`, `all`: alignments of its fields, and of all fields
+/// - `align`: alignment of the other struct, which `align(N)` may raise and `packed` lower
+/// - `next`: offset of the first field that it does not have
+///
+/// Empty if that field lies in its last bytes, which are padding.
+#[must_use]
+pub const fn earlier_text(
+    text: ifunc_abi::text::Text,
+    end: usize,
+    kept: &[usize],
+    all: &[usize],
+    align: usize,
+    next: usize,
+) -> ifunc_abi::text::Text {
+    const fn max(aligns: &[usize]) -> usize {
+        let (mut max, mut i) = (1, 0);
+        while i < aligns.len() {
+            if aligns[i] > max {
+                max = aligns[i];
+            }
+            i += 1;
+        }
+        max
+    }
+    let align = if align > max(all) || max(kept) > align {
+        align
+    } else {
+        max(kept)
+    };
+    let size = end.next_multiple_of(align);
+    if next < size {
+        return ifunc_abi::text::Text::new();
+    }
+    text.str("[").number(size).str(",").number(align).str("]")
 }
 
 /// `text` followed by a signed number.

@@ -394,3 +394,130 @@ fn serde_types_of_other_crates_and_of_themselves_travel() {
         );
     }
 }
+
+/// Types that later builds add to.
+mod growing {
+    use ifunc::__private::earlier_text;
+    use ifunc::ffi::{ErrorCode, Value};
+    use ifunc::{Layout, TargetArgs};
+
+    #[derive(Layout, Clone, Copy, Debug, PartialEq)]
+    #[repr(i16)]
+    #[non_exhaustive]
+    enum FindError {
+        Empty = 1,
+        #[layout(other)]
+        Other = -1,
+    }
+
+    #[test]
+    fn an_enum_names_no_variants_where_it_crosses_as_an_integer() {
+        const OPEN: &str = "enum FindError:i16{..}";
+        assert_eq!(<FindError as ErrorCode>::TEXT.as_str(), OPEN);
+        assert_eq!(<FindError as Value>::TEXT.as_str(), OPEN);
+        assert_eq!(
+            <FindError as Layout>::TEXT.as_str(),
+            "enum FindError:i16{Empty=1,Other=-1}[2,2]"
+        );
+        assert_eq!(<FindError as ErrorCode>::from_code(1), FindError::Empty);
+        assert_eq!(<FindError as ErrorCode>::from_code(2), FindError::Other);
+        assert_eq!(<FindError as Value>::from_c(7), FindError::Other);
+    }
+
+    macro_rules! versions {
+        ([$($repr:tt)*] $($fields:tt)*) => {{
+            #[derive(Layout)]
+            #[layout(grows, name = "S")]
+            #[repr($($repr)*)]
+            #[allow(dead_code)]
+            struct Grown { $($fields)* }
+            <Grown as TargetArgs>::EARLIER
+        }};
+    }
+
+    #[test]
+    fn a_struct_has_the_texts_of_its_first_fields_without_their_padding() {
+        assert_eq!(
+            versions! { [C] a: u32, b: u32, c: u64, d: u8, e: u8, f: u64 },
+            [
+                "struct S{0:a:u32}[4,4]",
+                "struct S{0:a:u32,4:b:u32}[8,4]",
+                "struct S{0:a:u32,4:b:u32,8:c:u64}[16,8]",
+                // `e` lies where that struct has its padding.
+                "",
+                "struct S{0:a:u32,4:b:u32,8:c:u64,16:d:u8,17:e:u8}[24,8]"
+            ]
+        );
+        assert_eq!(versions! { [C, align(8)] a: u32, b: u32 }, [""]);
+        assert_eq!(
+            versions! { [C, align(4)] a: u32, b: u32 },
+            ["struct S{0:a:u32}[4,4]"]
+        );
+        assert_eq!(
+            versions! { [C, packed(1)] a: u32, b: u64 },
+            ["struct S{0:a:u32}[4,1]"]
+        );
+        assert!(<u64 as TargetArgs>::EARLIER.is_empty() && <super::Point as TargetArgs>::EARLIER.is_empty());
+    }
+
+    /// The text of each version is the text of a struct that is written so.
+    #[test]
+    fn earlier_texts_are_those_of_the_structs_themselves() {
+        #[derive(Layout)]
+        #[layout(name = "S")]
+        #[repr(C)]
+        struct First {
+            a: u64,
+            b: [u16; 4],
+        }
+        let versions = versions! { [C] a: u64, b: [u16; 4], c: u128 };
+        assert!(versions.contains(&<First as TargetArgs>::TEXT.as_str()));
+        let text = earlier_text(ifunc::abi::text::Text::new(), 5, &[1], &[1, 2], 2, 6);
+        assert_eq!(text.as_str(), "[5,1]");
+    }
+
+    #[derive(Layout)]
+    #[layout(grows)]
+    #[repr(C)]
+    struct Settings {
+        step: u64,
+        limit: u64,
+    }
+
+    mod ifuncs {
+        use super::Settings;
+
+        #[ifunc::import]
+        unsafe extern "C" {
+            pub safe fn growing_settings(of: &u64) -> Option<&Settings>;
+            pub safe static GROWING: u64;
+        }
+    }
+
+    /// The compiler compares it with its import.
+    #[ifunc::export(import = ifuncs::growing_settings)]
+    fn growing_settings(_: &u64) -> Option<&Settings> {
+        static SETTINGS: Settings = Settings { step: 1, limit: 2 };
+        Some(&SETTINGS)
+    }
+
+    #[ifunc::export(import = ifuncs::GROWING)]
+    static GROWING: u64 = 5;
+
+    #[test]
+    fn an_export_that_lends_a_struct_has_the_signatures_of_its_first_fields() {
+        let export = |name: &str| {
+            ifunc::host::EXPORTS
+                .iter()
+                .find(|export| export.name() == name)
+                .unwrap()
+        };
+        assert_eq!(
+            export("growing_settings").earlier_signatures(),
+            ["fn growing_settings(&u64)->Option<&struct Settings{0:step:u64}[8,8]>"]
+        );
+        assert!(export("GROWING").earlier_signatures().is_empty());
+        let settings = ifuncs::growing_settings(&0).unwrap();
+        assert_eq!((settings.step, settings.limit, *ifuncs::GROWING), (1, 2, 5));
+    }
+}

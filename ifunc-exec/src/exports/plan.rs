@@ -151,6 +151,7 @@ impl Plan {
                         replacement: symbol.signature().unwrap_or("(not stated)").to_owned(),
                     });
                 }
+                let symbol = symbol.with_versions_of(exported);
                 self.replaced.insert(name.clone());
                 self.changes.symbols.insert(name, Some(symbol));
             }

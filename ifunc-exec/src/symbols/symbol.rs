@@ -24,6 +24,8 @@ pub struct Symbol {
     name: Cow<'static, str>,
     address: usize,
     signature: Option<Signature>,
+    /// Those of earlier builds, as which an image may import it.
+    earlier: Vec<Signature>,
     /// The types of this process that the signature names.
     types: Vec<NamedType>,
     guard: Option<Guard>,
@@ -40,6 +42,23 @@ struct Signature {
     fingerprint: Fingerprint,
 }
 
+impl Signature {
+    fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        let fingerprint = fingerprint::of(&text);
+        Self { text, fingerprint }
+    }
+
+    /// Changes the name in it, if it has the name `before`.
+    fn rename(&mut self, before: &str, name: &str) {
+        // `unsafe fn NAME(..` or `static NAME:..`.
+        let head = self.text.find(['(', ':']).unwrap_or(self.text.len());
+        if let Some(begin) = self.text[..head].strip_suffix(before) {
+            *self = Self::new(format!("{begin}{name}{}", &self.text[head..]));
+        }
+    }
+}
+
 impl Symbol {
     /// A symbol of a type: the text that `#[ifunc::export]` gives a function or a variable of this name, such as `fn
     /// score(u32)->u32` ([`Export::signature`]).
@@ -53,15 +72,14 @@ impl Symbol {
         signature: impl Into<Cow<'static, str>>,
         address: *const c_void,
     ) -> Self {
-        let text = signature.into();
-        let fingerprint = fingerprint::of(&text);
-        let kind = match text.starts_with("static ") {
+        let signature = Signature::new(signature);
+        let kind = match signature.text.starts_with("static ") {
             true => ExportKind::Data,
             false => ExportKind::Function,
         };
         Self {
             kind: Some(kind),
-            signature: Some(Signature { text, fingerprint }),
+            signature: Some(signature),
             // SAFETY: the caller's promise.
             ..unsafe { Self::untyped(name, address) }
         }
@@ -77,6 +95,7 @@ impl Symbol {
             name: name.into(),
             address: address.expose_provenance(),
             signature: None,
+            earlier: Vec::new(),
             types: Vec::new(),
             guard: None,
             kind: None,
@@ -99,14 +118,8 @@ impl Symbol {
     #[must_use]
     pub fn named(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         let name = name.into();
-        if let Some(signature) = &mut self.signature {
-            // `unsafe fn NAME(..` or `static NAME:..`.
-            let head = signature.text.find(['(', ':']).unwrap_or(signature.text.len());
-            if let Some(before) = signature.text[..head].strip_suffix(&*self.name) {
-                let text = format!("{before}{name}{}", &signature.text[head..]);
-                signature.fingerprint = fingerprint::of(&text);
-                signature.text = text.into();
-            }
+        for signature in self.signature.iter_mut().chain(&mut self.earlier) {
+            signature.rename(&self.name, &name);
         }
         self.name = name;
         self
@@ -143,6 +156,14 @@ impl Symbol {
         self.signature.as_ref().map(|signature| &*signature.text)
     }
 
+    /// Lets images import it as what they may import `replaced` as, which has the same type.
+    pub(crate) fn with_versions_of(mut self, replaced: &Self) -> Self {
+        if self.signature() == replaced.signature() {
+            self.earlier.clone_from(&replaced.earlier);
+        }
+        self
+    }
+
     /// Its address, for code.
     pub(crate) fn address(&self) -> usize {
         self.address
@@ -150,8 +171,11 @@ impl Symbol {
 
     /// Whether an image may import it with a type of this fingerprint; 0: not stated.
     pub(crate) fn has_type(&self, fingerprint: Fingerprint) -> bool {
-        let signature = self.signature.as_ref();
-        fingerprint == 0 || signature.is_none_or(|signature| signature.fingerprint == fingerprint)
+        let Some(signature) = &self.signature else {
+            return true;
+        };
+        let mut all = std::iter::once(signature).chain(&self.earlier);
+        fingerprint == 0 || all.any(|signature| signature.fingerprint == fingerprint)
     }
 
     /// Whether an image may take it for that.
@@ -203,6 +227,11 @@ impl From<&Export> for Symbol {
         Self {
             method_of: export.method_of(),
             types: export.types().collect(),
+            earlier: export
+                .earlier_signatures()
+                .into_iter()
+                .map(Signature::new)
+                .collect(),
             has_gate: true,
             ..symbol
         }
@@ -246,6 +275,15 @@ mod tests {
             assert!(symbol.has_type(0) && symbol.has_type(fingerprint::of(renamed)));
             assert_eq!(symbol.has_type(fingerprint::of(text)), text == renamed);
         }
+        // The signatures of earlier builds have the new name, too, and what replaces the symbol has them.
+        let mut symbol = typed("fast", "fn fast()->&struct S{0:a:u8,1:b:u8}[2,1]");
+        symbol.earlier = vec![Signature::new("fn fast()->&struct S{0:a:u8}[1,1]")];
+        let earlier = fingerprint::of("fn score()->&struct S{0:a:u8}[1,1]");
+        let symbol = symbol.named("score");
+        assert!(symbol.has_type(earlier));
+        let replacement = typed("score", "fn score()->&struct S{0:a:u8,1:b:u8}[2,1]");
+        assert!(!replacement.has_type(earlier) && replacement.with_versions_of(&symbol).has_type(earlier));
+
         // SAFETY: never used.
         let untyped = unsafe { Symbol::untyped("x", std::ptr::null()) };
         assert!(untyped.has_type(7) && untyped.description().is_empty());

@@ -2,9 +2,9 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::ItemFn;
+use syn::{ItemFn, Path};
 
-use super::{name, registered};
+use super::{Arguments, imported, registered};
 use crate::errors::Errors;
 use crate::host_fn::{self, HostFn, static_text};
 use crate::signature;
@@ -12,13 +12,15 @@ use crate::signature;
 struct Model {
     function: ItemFn,
     host_fn: HostFn,
+    /// The import that it provides.
+    import: Option<Path>,
 }
 
 impl Model {
     fn new(args: TokenStream, function: ItemFn) -> syn::Result<Self> {
         let mut errors = Errors::default();
         let sig = &function.sig;
-        let name = name(args, &mut errors);
+        let Arguments { name, import } = Arguments::new(args, &mut errors);
         let symbol = match &name {
             Some(name) => name.value(),
             None => syn::ext::IdentExt::unraw(&sig.ident).to_string(),
@@ -32,11 +34,19 @@ impl Model {
         signature::refuse_receiver(sig, "an exported function", &mut errors);
         signature::refuse_abi(sig, "an exported function", &mut errors);
         let host_fn = HostFn::new(sig, symbol, host_fn::is_unsafe(sig), &mut errors);
-        errors.or(Self { function, host_fn })
+        errors.or(Self {
+            function,
+            host_fn,
+            import,
+        })
     }
 
     fn expand(self) -> TokenStream {
-        let Self { function, host_fn } = self;
+        let Self {
+            function,
+            host_fn,
+            import,
+        } = self;
         let cfgs = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
         let symbol = &host_fn.symbol;
         let ident = &function.sig.ident;
@@ -54,6 +64,8 @@ impl Model {
         );
         let checks = host_fn.checks();
         let named = host_fn.named_types();
+        let earlier = host_fn.earlier(&format_ident!("__IFUNC_SIGNATURE"));
+        let matches = imported(import.as_ref(), &host_fn.text());
         let register = registered(
             "EXPORTS",
             &quote!(::ifunc::host::Export),
@@ -66,6 +78,7 @@ impl Model {
                         __ifunc_shim as *const (),
                     )
                     .with_types(#named)
+                    .with_earlier(#earlier)
                 }
             },
         );
@@ -77,6 +90,7 @@ impl Model {
             const _: () = {
                 let _ = #ident;
                 #checks
+                #matches
 
                 #[cfg(not(ifunc_image))]
                 const _: () = {

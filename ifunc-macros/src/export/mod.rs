@@ -5,26 +5,52 @@ mod interface;
 mod variable;
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::parse::Parser;
-use syn::{Item, LitStr};
+use syn::{Item, LitStr, Path};
 
-use crate::errors::{Errors, report};
+use crate::errors::{Errors, report, span_of};
 
-/// The `name = ".."` of the attribute.
-fn name(args: TokenStream, errors: &mut Errors) -> Option<LitStr> {
-    let mut name = None;
-    let parser = syn::meta::parser(|meta| {
-        if meta.path.is_ident("name") {
-            name = Some(meta.value()?.parse()?);
-            return Ok(());
+/// The arguments of the attribute on a function or a variable.
+#[derive(Default)]
+struct Arguments {
+    /// `name = ".."`.
+    name: Option<LitStr>,
+    /// `import = path`: the import that it provides.
+    import: Option<Path>,
+}
+
+impl Arguments {
+    fn new(args: TokenStream, errors: &mut Errors) -> Self {
+        let mut arguments = Self::default();
+        let parser = syn::meta::parser(|meta| {
+            if meta.path.is_ident("name") {
+                arguments.name = Some(meta.value()?.parse()?);
+            } else if meta.path.is_ident("import") {
+                arguments.import = Some(meta.value()?.call(Path::parse_mod_style)?);
+            } else {
+                return Err(meta.error("unknown argument"));
+            }
+            Ok(())
+        });
+        if let Err(error) = parser.parse2(args) {
+            errors.span(
+                error.span(),
+                &error,
+                "the arguments are the symbol's name, `name = \"..\"`, and the ifuncs' import of it, which the compiler compares: \
+                 `import = my_ifuncs::lookup`",
+            );
         }
-        Err(meta.error("unknown argument"))
-    });
-    if let Err(error) = parser.parse2(args) {
-        errors.span(error.span(), &error, "the only argument is `name = \"..\"`");
+        arguments
     }
-    name
+}
+
+/// Lets the compiler compare the texts of an export and of its import.
+fn imported(import: Option<&Path>, export: &TokenStream) -> Option<TokenStream> {
+    let path = import?;
+    Some(quote_spanned! {span_of(path)=>
+        const _: () = ::ifunc::__private::same_signature(#export, <#path as ::ifunc::ffi::Import>::SIGNATURE);
+    })
 }
 
 /// A `static` in the slice `ifunc::host::SLICE`.

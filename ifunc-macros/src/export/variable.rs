@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{ItemStatic, StaticMutability};
 
-use super::{name, registered};
+use super::{Arguments, imported, registered};
 use crate::errors::Errors;
 use crate::host_fn::{self, static_text};
 use crate::signature;
@@ -12,7 +12,7 @@ use crate::signature;
 /// Expands the attribute on a `static`.
 pub(super) fn expand(args: TokenStream, variable: ItemStatic) -> syn::Result<TokenStream> {
     let mut errors = Errors::default();
-    let name = name(args, &mut errors);
+    let Arguments { name, import } = Arguments::new(args, &mut errors);
     let ident = &variable.ident;
     let symbol = match &name {
         Some(name) => name.value(),
@@ -34,6 +34,8 @@ pub(super) fn expand(args: TokenStream, variable: ItemStatic) -> syn::Result<Tok
     };
     let text = || host_fn::variable_text(&symbol, &variable.ty, mutable);
     let types = text().named_types();
+    let earlier = text().earlier(&format_ident!("__IFUNC_SIGNATURE"));
+    let matches = imported(import.as_ref(), &text().finish());
     let signature = static_text(
         &format_ident!("__IFUNC_SIGNATURE"),
         &format_ident!("__IFUNC_SIGNATURE_TEXT"),
@@ -56,6 +58,7 @@ pub(super) fn expand(args: TokenStream, variable: ItemStatic) -> syn::Result<Tok
                     (#address).cast(),
                 )
                 .with_types(#types)
+                .with_earlier(#earlier)
             }
         },
     );
@@ -65,6 +68,7 @@ pub(super) fn expand(args: TokenStream, variable: ItemStatic) -> syn::Result<Tok
         #(#cfgs)*
         #[allow(unexpected_cfgs, deprecated, unused_unsafe)]
         const _: () = {
+            #matches
             #[cfg(not(ifunc_image))]
             const _: () = {
                 #signature

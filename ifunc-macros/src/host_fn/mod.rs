@@ -179,6 +179,8 @@ pub(crate) struct Parts {
     literal: String,
     /// For each type that may be opaque, its function `named_type`.
     named: Vec<TokenStream>,
+    /// The type that the host lends, and which of the expressions is its text: later builds may add fields to it.
+    lent: Option<(usize, Type)>,
 }
 
 impl Parts {
@@ -208,5 +210,15 @@ impl Parts {
     pub(crate) fn named_types(self) -> TokenStream {
         let named = self.named;
         quote!(&[#(#named),*])
+    }
+
+    /// A function that returns the texts of earlier builds; `parts` is the result of [`finish`](Self::finish), as a constant.
+    pub(crate) fn earlier(self, parts: &Ident) -> TokenStream {
+        match self.lent {
+            None => quote!(::ifunc::host::no_earlier),
+            Some((at, ty)) => quote_spanned! {span_of(&ty)=>
+                || ::ifunc::host::earlier_texts(#parts, #at, <#ty as ::ifunc::TargetArgs>::EARLIER)
+            },
+        }
     }
 }

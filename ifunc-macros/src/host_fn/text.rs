@@ -1,6 +1,6 @@
 //! The canonical text of a signature.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{PointerMutability, ReturnType, Type};
 
@@ -17,6 +17,11 @@ impl HostFn {
     /// A function for each type that the text names: see `ifunc::host::Export::with_types`.
     pub(crate) fn named_types(&self) -> TokenStream {
         self.parts().named_types()
+    }
+
+    /// See `ifunc::host::Export::with_earlier`; `parts` is the name of a constant that holds [`text`](Self::text).
+    pub(crate) fn earlier(&self, parts: &Ident) -> TokenStream {
+        self.parts().earlier(parts)
     }
 
     fn parts(&self) -> Parts {
@@ -82,7 +87,7 @@ pub(crate) fn of_variable(symbol: &str, ty: &Type, mutable: bool) -> Parts {
     parts.push(if mutable { "static mut " } else { "static " });
     parts.push(symbol);
     parts.push(":");
-    parts.target(ty);
+    parts.lent(ty);
     parts
 }
 
@@ -107,7 +112,7 @@ impl Returned {
     fn text(&self, parts: &mut Parts) {
         match self {
             Self::Value(ty) => parts.value(ty, &quote!(::ifunc::Layout)),
-            Self::Reference(reference) => reference.text(parts),
+            Self::Reference(reference) => reference.text_of(parts, Parts::lent),
             Self::Slice(slice) => slice.text(parts),
             Self::Raw(ty) => parts.raw(ty),
         }
@@ -116,13 +121,18 @@ impl Returned {
 
 impl Reference {
     fn text(&self, parts: &mut Parts) {
+        self.text_of(parts, Parts::target);
+    }
+
+    /// `target` adds the text of the type behind the reference.
+    fn text_of(&self, parts: &mut Parts, target: impl FnOnce(&mut Parts, &Type)) {
         parts.push(match (self.optional, self.mutable) {
             (false, false) => "&",
             (false, true) => "&mut ",
             (true, false) => "Option<&",
             (true, true) => "Option<&mut ",
         });
-        parts.target(&self.ty);
+        target(parts, &self.ty);
         parts.push(if self.optional { ">" } else { "" });
     }
 }
@@ -189,6 +199,12 @@ impl Parts {
         let ty = types::with_lifetime(ty, "'static");
         self.named
             .push(quote_spanned!(span_of(&ty)=> <#ty as ::ifunc::TargetArgs>::named_type));
+    }
+
+    /// The text of a type whose values the host lends: an image may know fewer of its fields.
+    fn lent(&mut self, ty: &Type) {
+        self.target(ty);
+        self.lent = Some((self.done.len() - 1, types::with_lifetime(ty, "'static")));
     }
 
     /// The text of a raw or function pointer.

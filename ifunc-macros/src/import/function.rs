@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::{Attribute, FnArg, ForeignItemFn, Safety, Signature, Visibility};
 
-use super::symbol;
+use super::{described, symbol};
 use crate::errors::Errors;
 use crate::host_fn::{HostFn, record, static_text};
 use crate::signature;
@@ -77,8 +77,10 @@ impl Function {
         } else {
             self.function()
         };
+        let described = described(&self.vis, &self.sig.ident, &cfgs, &self.host_fn.text());
         quote! {
             #item
+            #described
 
             #(#cfgs)*
             #[allow(unexpected_cfgs)]

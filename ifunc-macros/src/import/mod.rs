@@ -4,7 +4,8 @@ mod function;
 mod variable;
 
 use proc_macro2::{Ident, TokenStream};
-use syn::{Attribute, Expr, ForeignItem, ItemForeignMod, Lit, Meta};
+use quote::quote;
+use syn::{Attribute, Expr, ForeignItem, ItemForeignMod, Lit, Meta, Visibility};
 
 use self::function::Function;
 pub(crate) use self::function::name_params;
@@ -86,6 +87,21 @@ impl Model {
         functions
             .chain(variables.into_iter().map(Variable::expand))
             .collect()
+    }
+}
+
+/// A type of the import's name, with its text: `#[ifunc::export(import = ..)]` compares it.
+fn described(vis: &Visibility, ident: &Ident, cfgs: &[&Attribute], text: &TokenStream) -> TokenStream {
+    quote! {
+        #(#cfgs)*
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, dead_code)]
+        #vis enum #ident {}
+        #(#cfgs)*
+        #[automatically_derived]
+        impl ::ifunc::ffi::Import for #ident {
+            const SIGNATURE: &'static [&'static str] = #text;
+        }
     }
 }
 

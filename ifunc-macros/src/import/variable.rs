@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::{Attribute, ForeignItemStatic, Safety, StaticMutability, Type, Visibility};
 
-use super::symbol;
+use super::{described, symbol};
 use crate::errors::Errors;
 use crate::host_fn::{record, static_text, variable_text};
 use crate::signature;
@@ -84,7 +84,14 @@ impl Variable {
         } else {
             quote!(HostVariable)
         };
+        let described = described(
+            &vis,
+            &ident,
+            &cfgs,
+            &variable_text(&symbol, &ty, mutable).finish(),
+        );
         quote! {
+            #described
             #(#attrs)*
             #[allow(unexpected_cfgs, improper_ctypes, non_upper_case_globals)]
             #[allow(clippy::declare_interior_mutable_const)]

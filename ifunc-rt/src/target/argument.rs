@@ -30,6 +30,8 @@ pub(super) struct HostType {
     pub(super) type_name: &'static str,
     /// Canonical text.
     pub(super) text: &'static str,
+    /// Those of earlier versions of the type: see [`TargetArgs::EARLIER`].
+    pub(super) earlier: &'static [&'static str],
     pub(super) named: Option<NamedType>,
 }
 
@@ -39,6 +41,7 @@ impl HostType {
             id: TypeId::of::<T>(),
             type_name: std::any::type_name::<T>(),
             text: const { T::TEXT.as_str() },
+            earlier: T::EARLIER,
             named: T::named_type(),
         }
     }
@@ -93,7 +96,11 @@ impl Argument {
     pub(super) fn has_type(&self, executor: &InProcess, target: Fingerprint) -> bool {
         let host_type = (self.host_type)();
         let is_same = || target == fingerprint::of(host_type.text) && host_type.name(executor).is_ok();
-        target == 0 || is_same() || executor.interfaces().has(target, host_type.id)
+        let is_earlier = || {
+            let mut versions = host_type.earlier.iter().filter(|text| !text.is_empty());
+            versions.any(|text| target == fingerprint::of(text))
+        };
+        target == 0 || is_same() || is_earlier() || executor.interfaces().has(target, host_type.id)
     }
 
     /// Whether an entry can run on them.

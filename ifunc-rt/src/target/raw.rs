@@ -40,6 +40,7 @@ fn with_text(text: &'static str) -> HostType {
         id: TypeId::of::<Unknown>(),
         type_name: "a type that the host states as text",
         text,
+        earlier: &[],
         named: None,
     }
 }
