@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Build the images of ifunc packages and run their tests with them
     Test(TestArgs),
-    /// Show the contents of an ifunc library or an image
+    /// Show the contents of an ifunc library or an image, or of the images in a program
     Inspect(InspectArgs),
     /// Make a key that signs images
     Keygen(KeygenArgs),
@@ -55,10 +55,14 @@ pub(crate) enum Command {
     Expand(ExpandArgs),
     /// Build an example or a project, then run its target and its source and show their output
     Run(RunArgs),
+    /// Call an ifunc on a running target, with payload and answer as JSON
+    Call(CallArgs),
     /// Show the activity of a running target: its ifuncs, its sources, counts and rates
     Top(TopArgs),
     /// Create a project: an ifunc package and a host package
     New(NewArgs),
+    /// Remove what this command has built
+    Clean(CleanArgs),
     /// Check what this machine has and lacks, and print the command that fixes each problem
     Doctor(DoctorArgs),
     /// Write the manual pages of this command
@@ -344,7 +348,11 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
---json prints one object for a file with one ifunc, an array of objects for a file with several.
+Of a program, it shows the images that are embedded in it, by `ifunc_rt::include_image!` or otherwise; they have no symbols, so \
+--size and --disasm know no names.
+
+--json prints one object for a file with one image, an array of objects for a file with several. `offset` is where a program \
+embeds the image.
 
 Examples:
   cargo ifunc inspect target/ifunc/release/add.so
@@ -352,7 +360,7 @@ Examples:
   cargo ifunc inspect --size target/ifunc/release/add.so
   cargo ifunc inspect --disasm target/ifunc/release/add.so")]
 pub(crate) struct InspectArgs {
-    /// An ifunc library (.so) or a bare image
+    /// An ifunc library (.so), a bare image, or a program that embeds images
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Show the size of functions, strings, panic locations and tables, by crate; each byte counts once
@@ -510,6 +518,69 @@ pub(crate) struct TopArgs {
     /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+NAME.so is found as by a source: in IFUNC_LIB_DIR, or in target/ifunc/release of the workspace. It states the types of payload and \
+answer; `cargo ifunc inspect` shows them.
+
+JSON stands for a value as serde_json has it: structs are objects; tuples are lists; `Option` is null or the value; a variant is its name, \
+or an object with its name and its value: {\"Range\": [1, 9]}. Members of the type `Option` may be missing. Bytes are a string, a list of \
+numbers or {\"hex\": \"00ff\"}; they are printed as a string if they are text, and as a list otherwise. A map whose keys are no strings is a \
+list of pairs. 128-bit integers may be, and beyond 64 bits are printed as, strings; so are \"NaN\", \"inf\" and \"-inf\".
+
+An answer is printed in one line, and nothing if there is none. An ifunc that answers in parts prints one line for each when it arrives. \
+Ifuncs in C, and those that encode by hand, state no type: --raw passes the bytes of a file to NAME_payload_init, and an answer in C \
+is bytes.
+
+Examples:
+  cargo ifunc call shm:counter add --payload 5
+  cargo ifunc call shm:counter add delta.json    # a file that contains 5
+  cargo ifunc call shm:counter add - < delta.json
+  cargo ifunc call shm:counter add --raw delta.bin --output counter.bin")]
+pub(crate) struct CallArgs {
+    /// Address of the target, from its line `ifunc: ready ADDRESS`
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    /// Name of the ifunc, or the path of its library
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// File with the payload as JSON; `-`: standard input
+    #[arg(value_name = "PAYLOAD.json", conflicts_with_all = ["payload", "raw"])]
+    pub(crate) file: Option<PathBuf>,
+    /// The payload as JSON
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, conflicts_with = "raw")]
+    pub(crate) payload: Option<String>,
+    /// File whose bytes the library's `NAME_payload_init` takes; of an ifunc in Rust, the encoded payload. `-`: standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) raw: Option<PathBuf>,
+    /// Write the bytes of the answer to this file, and print no JSON. `-`: standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Longest wait for the answer, or for each part of it, in seconds
+    #[arg(long, value_name = "SECS", default_value = "30", value_parser = seconds)]
+    pub(crate) timeout: std::time::Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Removes target/ifunc: images, libraries, and what they were compiled from. What cargo has built for programs stays; \
+`cargo clean` removes both.
+
+Examples:
+  cargo ifunc clean
+  cargo ifunc clean --dry-run                    # how much it would remove")]
+pub(crate) struct CleanArgs {
+    /// Print what would be removed, and remove nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Path to Cargo.toml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) manifest_path: Option<PathBuf>,
+    /// Directory to remove, instead of target/ifunc
+    #[arg(long, value_name = "DIR")]
+    pub(crate) target_dir: Option<PathBuf>,
 }
 
 fn seconds(text: &str) -> Result<std::time::Duration, String> {

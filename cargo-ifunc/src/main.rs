@@ -38,8 +38,10 @@ fn main() -> ExitCode {
         Command::Verify(args) => commands::verify::run(&args, &mut shell),
         Command::Expand(args) => commands::expand::run(&args, &mut shell),
         Command::Run(args) => commands::run::run(&args, &mut shell),
+        Command::Call(args) => commands::call::run(&args, &mut shell),
         Command::Top(args) => commands::top::run(&args, &mut shell),
         Command::New(args) => commands::new::run(&args, &mut shell),
+        Command::Clean(args) => commands::clean::run(&args, &mut shell),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Man(args) => commands::man::run(&args),
     };

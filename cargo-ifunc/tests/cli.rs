@@ -23,6 +23,8 @@ fn help_names_every_subcommand() {
         ("doctor", "what this machine has"),
         ("inspect", "Show the contents of an ifunc library"),
         ("run", "run its target and its source"),
+        ("call", "Call an ifunc on a running target"),
+        ("clean", "Remove what this command has built"),
         ("top", "activity of a running target"),
         ("new", "Create a project"),
     ] {
@@ -173,6 +175,23 @@ fn inspect_reports_why_a_file_is_not_a_library() {
         .failed(1, &["`broken.image`", "too few for an image header"]);
     let us = env!("CARGO_BIN_EXE_cargo-ifunc");
     ifunc(folder.path(), &["inspect", us]).failed(1, &["holds no image", "help: "]);
+
+    let mut program = b"\x7fELF, and what else a program holds: IFNC".repeat(9);
+    let offset = program.len();
+    program.extend(image("first"));
+    program.extend(image("second"));
+    std::fs::write(folder.path().join("program"), program).expect("file");
+    let shown = ifunc(folder.path(), &["inspect", "program"]).succeeded().out;
+    assert!(shown.contains(&format!("at {offset:#x} of the file")), "{shown}");
+    let json = ifunc(folder.path(), &["inspect", "--json", "program"])
+        .succeeded()
+        .out;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (&json[0]["name"], &json[1]["name"]),
+        (&"first".into(), &"second".into())
+    );
+    assert_eq!(json[0]["offset"], offset);
 }
 
 /// An image with one ifunc, which returns at once.
@@ -249,4 +268,30 @@ fn an_image_is_signed_by_a_key_and_verified() {
     let shown = ifunc(folder, &["sign", "-k", "builds.key", "add.so"]);
     shown.failed(1, &["other users may read", "chmod 600"]);
     ifunc(folder, &["sign", "-k", "others.pub", "add.so"]).failed(1, &["line 1", "ifunc-secret-key"]);
+}
+
+#[test]
+fn clean_removes_what_was_built_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[
+            ("Cargo.toml", "[package]\nname = \"p\"\nedition = \"2024\"\n"),
+            ("src/lib.rs", ""),
+            ("target/debug/kept", "kept"),
+            ("target/ifunc/release/add.so", "12345"),
+            ("elsewhere/file", "kept"),
+        ],
+    );
+    let clean = |args: &[&str]| ifunc(folder.path(), &[&["clean"], args].concat());
+    let said = clean(&["--dry-run"]).succeeded().err;
+    assert!(said.contains("Would remove 1 file,"), "{said}");
+    assert!(folder.path().join("target/ifunc/release/add.so").is_file());
+    clean(&["--target-dir", "elsewhere"]).failed(2, &["holds nothing that this command has built", "help: "]);
+    let said = clean(&[]).succeeded().err;
+    assert!(said.contains("Removed 1 file,"), "{said}");
+    assert!(!folder.path().join("target/ifunc").exists());
+    assert!(folder.path().join("target/debug/kept").is_file());
+    assert!(folder.path().join("elsewhere/file").is_file());
+    assert!(clean(&[]).succeeded().err.contains("nothing"));
 }

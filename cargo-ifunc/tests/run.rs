@@ -4,12 +4,13 @@ mod common;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use common::{Ran, TARGET, c_ifunc, checkout, command, lock_target, ran, write};
+use common::{Killed, Ran, TARGET, c_ifunc, checkout, command, ifunc, lock_target, ran, write};
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
     let mut command = command(folder, args);
@@ -52,6 +53,57 @@ fn the_first_example() {
         &out,
         &["  both | add(4) answers 7", "  both | the target's counter is 42"],
     );
+    call_from_a_shell();
+}
+
+/// The program that the test above has run.
+fn call_from_a_shell() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
+    let address = format!("shm:call-test-{}", std::process::id());
+    let mut child = Command::new(target.join("ifunc/run/example-01-hello/target"))
+        .env("IFUNC_ADDR", &address)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the target starts");
+    let mut ready = String::new();
+    let out = child.stdout.take().expect("piped");
+    let _target = Killed(child);
+    BufReader::new(out).read_line(&mut ready).expect("a line");
+    assert_eq!(ready, format!("ifunc: ready {address}\n"));
+    let call = |args: &[&str]| {
+        let mut command = command(&checkout(), &[&["call", &address], args].concat());
+        ran(command.env("IFUNC_LIB_DIR", target.join("ifunc/release")))
+    };
+    assert_eq!(call(&["add", "--payload", "5"]).succeeded().out, "5\n");
+    let folder = tempfile::tempdir().expect("folder");
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).expect("file");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let raw = file("raw", &7_u64.to_ne_bytes());
+    assert_eq!(call(&["add", &file("json", b" 1 ")]).succeeded().out, "6\n");
+    // In C: what it returns is nothing.
+    assert_eq!(call(&["multiply", "--raw", &raw]).succeeded().out, "");
+    let answer = file("answer", b"an earlier one");
+    let output = ["add", "--raw", &raw, "--output", &answer, "--timeout", "60"];
+    assert_eq!(call(&output).succeeded().out, "");
+    assert_eq!(fs::read(&answer).expect("file"), 49_u64.to_ne_bytes());
+    assert_eq!(call(&["report", "--payload", "\"x\""]).succeeded().out, "");
+
+    call(&["add"]).failed(2, &["`add` takes a payload of type `u64`", "--payload '0'"]);
+    call(&["add", "--payload", "\"x\""]).failed(
+        1,
+        &[
+            "at `.`: expected an integer from 0 to 18446744073709551615 (u64), found the string \"x\"",
+            "help: ",
+        ],
+    );
+    call(&["add", "--payload", "{"]).failed(1, &["--payload is no JSON"]);
+    call(&["multiply", "--payload", "6"])
+        .failed(1, &["does not state the type of its payload", "--raw FILE"]);
+    call(&["nothing", "--payload", "6"]).failed(1, &["no library `nothing.so`", "help: `cargo ifunc build`"]);
+    ifunc(&checkout(), &["call", "loopback:x", "add"]).failed(1, &["its own process only"]);
 }
 
 #[test]

@@ -9,7 +9,11 @@
 //! enum Color:u8{Red=1,Green=7}[1,1]            an enum of fixed layout
 //! enum KvError:i32{..}                         an enum that may grow, where it crosses as an integer
 //! [u8;16]                                      an array
+//! [f64]                                        elements in place, up to the end of the payload
+//! (u8,Option<f64>,Vec<u16>)                    fixed layouts behind each other; `Vec`: the number of elements (u64) first
+//! parts(str,[f64])                             the lengths of several parts, then the parts
 //! postcard struct Record{key:str,value:bytes}  a serde shape (no offsets)
+//! postcard enum Tree{Leaf,Node([^Tree])}       `^`: the type around it of this name
 //! raw bytes, raw str                           raw payloads
 //! opaque store/1                               a type accessed only through host functions
 //! interface Kv                                 any type of the host that exports this interface

@@ -28,6 +28,7 @@ mod built;
 mod c;
 mod cargo;
 mod checked;
+mod embedded;
 mod error;
 mod library;
 mod make_rule;
@@ -43,6 +44,7 @@ pub use built::{BuiltIfunc, Language};
 pub use c::{build_c, check_c, is_c_source};
 pub use cargo::{CheckOptions, View, build_packages, check_packages, expand_package};
 pub use checked::{Checked, CheckedIfunc};
+pub use embedded::{EmbeddedImage, embedded_images};
 pub use error::BuildError;
 #[doc(no_inline)]
 pub use ifunc_link as link;

@@ -83,7 +83,7 @@ pub use source::include as __include;
 pub use source::{
     Aggregation, Answers, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Finished, Handle,
     LibraryError, Message, MessageTo, NotAllSent, Progress, Scope, Source, SourceError, SourceOptions,
-    StatsError, Stream,
+    StatsError, Stream, find_library,
 };
 pub use target::{
     AfterEscape, Escaped, Level, Peers, RawArgs, RawType, ServeEnd, ServeError, Serving, Target,

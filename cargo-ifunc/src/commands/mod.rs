@@ -1,7 +1,9 @@
 //! The subcommands, one file each.
 
 pub(crate) mod build;
+pub(crate) mod call;
 pub(crate) mod check;
+pub(crate) mod clean;
 pub(crate) mod doctor;
 pub(crate) mod expand;
 pub(crate) mod inspect;

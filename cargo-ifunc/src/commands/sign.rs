@@ -61,9 +61,9 @@ pub(super) fn signatures_of(library: &Path) -> PathBuf {
 pub(super) fn ids_of(file: &Path) -> Result<Vec<(String, ImageId)>, Failure> {
     let images = images_of(file)?.into_iter();
     Ok(images
-        .map(|image| {
-            let id = image.id();
-            (image.name, id)
+        .map(|found| {
+            let id = found.image.id();
+            (found.image.name, id)
         })
         .collect())
 }

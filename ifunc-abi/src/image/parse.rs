@@ -155,6 +155,18 @@ fn name_of<'a>(strings: &'a [u8], raw: &RawEntry) -> Option<&'a str> {
 }
 
 impl<'a> Image<'a> {
+    /// Parses the image with which the bytes begin, and returns its bytes: for finding images in other files.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ImageError> {
+        let (header, _) =
+            RawHeader::ref_from_prefix(bytes).map_err(|_| ImageError::Truncated { len: bytes.len() })?;
+        let stated = header.total_len.get() as usize;
+        let bytes = bytes.get(..stated).unwrap_or(bytes);
+        Self::parse(bytes).map(|image| (image, bytes))
+    }
+
     /// Parses an image and checks everything that can be checked without a target.
     ///
     /// # Errors

@@ -28,12 +28,13 @@ use crate::needed;
 use crate::shared_library::{LibraryPlan, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
 use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
-use records::{Records, about_text, fingerprint, is_variable};
+use records::{Records, about_text, is_variable};
 use units::{Archive, BuildPlan, Unit};
 use workspace::Package;
 
 pub use check::{CheckOptions, check_packages};
 pub use expand::{View, expand_package};
+pub(crate) use records::fingerprint;
 
 /// Name of the folder below the target directory that a profile's libraries go to.
 pub(crate) fn folder_of(profile: &str) -> &str {

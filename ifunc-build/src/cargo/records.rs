@@ -121,7 +121,7 @@ pub(super) fn is_variable(text: &str) -> bool {
 }
 
 /// Fingerprint of a text.
-pub(super) fn fingerprint(text: &str) -> Fingerprint {
+pub(crate) fn fingerprint(text: &str) -> Fingerprint {
     ifunc_abi::fingerprint(blake3::hash(text.as_bytes()).as_bytes())
 }
 

@@ -32,6 +32,7 @@ pub use many::{Answers, NotAllSent};
 pub use message::{Message, MessageTo};
 pub use options::{Aggregation, Progress, SourceOptions};
 pub use scope::{Finished, Scope};
+pub use search::find_library;
 pub use stats::StatsError;
 pub use stream::Stream;
 
@@ -162,7 +163,7 @@ impl Source {
     /// # Errors
     /// There is no such library; it is no ifunc library; it was built with other types than this program.
     pub fn register<F: Ifunc>(&self) -> Result<Handle<F>, LibraryError> {
-        let path = search::find(F::NAME)?;
+        let path = search::find_library(F::NAME)?;
         self.register_path::<F>(path)
     }
 
@@ -198,7 +199,7 @@ impl Source {
     /// # Errors
     /// There is no such library, or it is no ifunc library.
     pub unsafe fn load(&self, name: &str) -> Result<Handle<ByName>, LibraryError> {
-        let path = search::find(name)?;
+        let path = search::find_library(name)?;
         // SAFETY: the caller's promise.
         let library = unsafe { Library::open(&path, Some(name))? };
         Ok(Handle::new(self, library))

@@ -6,7 +6,18 @@ use super::error::LibraryError;
 
 /// The library of an ifunc: the first of `IFUNC_LIB_DIR`, `UCX_IFUNC_LIB_DIR`, the executable's folder, and `target/ifunc/release` of the
 /// workspace that holds the executable or the working directory. The variables hold folders separated by colons.
-pub(crate) fn find(name: &str) -> Result<PathBuf, LibraryError> {
+///
+/// [`Source::register`](crate::Source::register) and [`Source::load`](crate::Source::load) use it.
+///
+/// ```no_run
+/// let library = ifunc_rt::find_library("add")?;
+/// println!("{} bytes", std::fs::metadata(&library)?.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// No folder has the library, or the name is none of an ifunc.
+pub fn find_library(name: &str) -> Result<PathBuf, LibraryError> {
     if !ifunc_abi::name::is_valid(name) {
         return Err(LibraryError::Name(name.to_owned()));
     }

@@ -228,7 +228,7 @@ impl Fixture {
 
 /// The library of an ifunc. Prints a note if it is older than the sources.
 fn find(name: &str) -> Result<impl AsRef<Path>, Error> {
-    let path = search::find(name)?;
+    let path = search::find_library(name)?;
     if let Some(source) = age::newer_source(&path) {
         eprintln!(
             "note: `{}` is older than `{}`; help: {} builds it first",

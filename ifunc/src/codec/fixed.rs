@@ -100,7 +100,8 @@ impl<T: FixedValue> FixedValue for Option<T> {
 
 #[cfg(feature = "alloc")]
 impl<T: Portable> FixedValue for alloc::vec::Vec<T> {
-    const TEXT: Text = Text::new().str("[").text(&<T as Layout>::TEXT).str("]");
+    // Not `[T]`, which is a slice in place: its elements follow no number.
+    const TEXT: Text = Text::new().str("Vec<").text(&<T as Layout>::TEXT).str(">");
     const LEN: Option<usize> = None;
 
     fn value_len(&self) -> usize {

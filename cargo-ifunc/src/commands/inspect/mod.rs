@@ -13,7 +13,7 @@ mod tests;
 use std::io::Write;
 
 use ifunc_abi::image::{Image, MAGIC};
-use ifunc_build::{LibraryImage, read_library};
+use ifunc_build::{LibraryError, LibraryImage, embedded_images, read_library};
 
 use crate::cli::InspectArgs;
 use crate::error::Failure;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let file = &args.file;
     let images = images_of(file)?;
     let mut parsed = Vec::new();
-    for one in &images {
+    for Found { image: one, .. } in &images {
         let image = Image::parse(&one.image).map_err(|source| Failure::Image {
             file: file.clone(),
             source,
@@ -51,7 +51,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
     }
     let reports: Vec<Report> = parsed
         .iter()
-        .map(|(one, image)| Report::new(one, image))
+        .zip(&images)
+        .map(|((one, image), found)| Report {
+            offset: found.offset,
+            ..Report::new(one, image)
+        })
         .collect();
     show(args.json, &reports, |report, out| table::print(report, out))
 }
@@ -87,22 +91,43 @@ fn separate(index: usize, out: &mut impl Write) -> std::io::Result<()> {
     }
 }
 
-/// The images of a library, or the image that the file itself is.
-pub(crate) fn images_of(file: &std::path::Path) -> Result<Vec<LibraryImage>, Failure> {
+/// An image of a file.
+pub(crate) struct Found {
+    pub(crate) image: LibraryImage,
+    /// Its offset in a program that embeds it.
+    pub(crate) offset: Option<usize>,
+}
+
+/// The images of a library, the image that the file itself is, or those that a program embeds.
+pub(crate) fn images_of(file: &std::path::Path) -> Result<Vec<Found>, Failure> {
     let bytes = std::fs::read(file).map_err(Failure::io("read", file))?;
-    if !bytes.starts_with(&MAGIC) {
-        return Ok(read_library(file)?.images);
+    let embedded = embedded_images(&bytes);
+    if bytes.starts_with(&MAGIC) && embedded.is_empty() {
+        // Says why it is none.
+        Image::parse(&bytes).map_err(|source| Failure::Image {
+            file: file.into(),
+            source,
+        })?;
     }
-    let image = Image::parse(&bytes).map_err(|source| Failure::Image {
-        file: file.into(),
-        source,
-    })?;
-    let names: Vec<_> = image.entries().map(|entry| entry.name).collect();
-    let name = names.join(", ");
-    Ok(vec![LibraryImage {
-        name,
-        image: bytes,
-        about: String::new(),
-        debug: Vec::new(),
-    }])
+    match read_library(file) {
+        Ok(library) => {
+            let images = library.images.into_iter();
+            return Ok(images.map(|image| Found { image, offset: None }).collect());
+        }
+        Err(LibraryError::NoImage { .. }) if embedded.is_empty() => {
+            return Err(Failure::Message(format!(
+                "`{}` holds no image\nhelp: `inspect` takes a library that `cargo ifunc build` made (target/ifunc/release/NAME.so), an \
+                 image, or a program that embeds images",
+                file.display()
+            )));
+        }
+        Err(error) if embedded.is_empty() => return Err(error.into()),
+        Err(_) => {}
+    }
+    let is_whole = |at: usize, image: &LibraryImage| at == 0 && image.image.len() == bytes.len();
+    let found = embedded.into_iter().map(|found| Found {
+        offset: Some(found.offset).filter(|at| !is_whole(*at, &found.image)),
+        image: found.image,
+    });
+    Ok(found.collect())
 }

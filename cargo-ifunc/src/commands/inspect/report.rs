@@ -37,6 +37,9 @@ pub(super) struct Report {
     pub(super) relocations: Vec<RelocationReport>,
     /// Shared libraries needed on the target.
     pub(super) needed: Vec<String>,
+    /// Offset in the program that embeds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) offset: Option<usize>,
 }
 
 /// An entry: an ifunc of the image.
@@ -130,6 +133,7 @@ impl Report {
             relocations: relocations.collect(),
             needed: image.needed().map(Into::into).collect(),
             imports,
+            offset: None,
         }
     }
 }

@@ -20,6 +20,9 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let Report { name, id, .. } = report;
     writeln!(out, "{NAME}{name}{NAME:#}")?;
     field(out, "id", id)?;
+    if let Some(offset) = report.offset {
+        field(out, "embedded", format_args!("at {offset:#x} of the file"))?;
+    }
     let cpu = match &report.cpu_features[..] {
         [] => String::new(),
         features => format!(", needs {}", features.join(" ")),
