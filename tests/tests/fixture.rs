@@ -5,10 +5,11 @@ mod common;
 use std::backtrace::Backtrace;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ifunc::Owned;
 use ifunc_rt::test::{Error, Fixture, run};
-use ifunc_rt::{Policy, Rejection, Source, Symbol, Target, TargetError};
+use ifunc_rt::{Failure, Level, Policy, Rejection, Source, Symbol, Target, TargetError};
 use ifunc_tests_ifuncs::opaque::{t_cursor, t_scan, t_series};
 use ifunc_tests_ifuncs::remote_exports::{t_price, t_reprice};
 use ifunc_tests_ifuncs::{
@@ -139,6 +140,38 @@ fn an_ifunc_holds_and_drops_objects_of_the_host() {
         assert!(panicked.contains("it holds two cursors"), "{panicked}");
         assert_eq!(ends(3).unwrap(), 1 + 2 + 5);
     }
+    faults_drop_held_objects();
+}
+
+/// As above, where faults and endless loops end their invocation.
+fn faults_drop_held_objects() {
+    let address = format!("loopback:holds-{}", std::process::id());
+    // SAFETY: only this test knows the address.
+    let policy = unsafe { Policy::trust_every_peer() }
+        .level(Level::Contained)
+        .max_run_time(Duration::from_millis(200));
+    let builder = Target::builder().policy(policy);
+    let numbers = Numbers(vec![1, 2, 3, 4]);
+    let serving = builder.listen(&address).unwrap().spawn(numbers).unwrap();
+    let source = Source::connect(&address).unwrap();
+    let cursor = source.register::<t_cursor>().unwrap();
+    for round in 0..3 {
+        for end in [4, 5] {
+            match cursor.call(&end).unwrap().wait() {
+                // A busy machine can stop the thread of the target for longer than an invocation may run.
+                Err(ifunc_rt::Error::Failed { why, .. }) => {
+                    assert!(
+                        why == Failure::Deadline || (end == 4 && why == Failure::Fault),
+                        "{end}: {why:?}"
+                    );
+                }
+                other => panic!("{end}: {other:?}"),
+            }
+            assert_eq!(CURSORS.load(Ordering::SeqCst), 0, "round {round}, end {end}");
+        }
+    }
+    drop(source);
+    assert_eq!(serving.stop().unwrap().0.len(), 4);
 }
 
 fn state() -> State {

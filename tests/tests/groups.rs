@@ -12,6 +12,7 @@ mod shared;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use ifunc_rt::{
     Error, Grant, Handle, Policy, Rejection, Scope, Serving, Source, SourceOptions, Target, TargetBuilder,
 };
 use ifunc_tests_ifuncs::State;
+use ifunc_tests_ifuncs::answers::t_fill_there;
 use ifunc_tests_ifuncs::travel::{
     Count, Spread, Tour, t_answers_twice, t_count_on, t_count_up, t_relay, t_spread, t_tour, t_tour_panics,
 };
@@ -191,6 +193,45 @@ fn what_fails_on_the_way_is_reported_with_its_node() {
     let twice = source.register::<t_answers_twice>().unwrap();
     let answered = error(twice.call(&1).unwrap().wait());
     assert!(answered.contains("answered it, too"), "{answered}");
+    stop(nodes);
+}
+
+/// Answers of other nodes travel in fragments. One has at most a quarter of the outbox; the errors name the settings.
+#[test]
+fn another_node_answers_at_length() {
+    let outbox = Mutex::new([1 << 20, 4 << 20].into_iter());
+    // What goes to the source itself counts against no outbox: node 0 has the smaller one.
+    let nodes = start(2, || accepting().outbox(outbox.lock().unwrap().next().unwrap()));
+    let source = connect(&nodes[0].address);
+    let call = |source: &Source, node: u64, len: usize| {
+        let payload = [node, len as u64].map(u64::to_le_bytes).concat();
+        let fill = source.register::<t_fill_there>().unwrap();
+        fill.call(&payload).unwrap().wait()
+    };
+    // Each kibibyte holds its number in every word.
+    let is_right = |answer: &[u8], len: usize| {
+        let mut words = (0u64..).zip(answer.chunks(1024));
+        answer.len() == len
+            && words.all(|(n, bytes)| bytes.starts_with(&n.to_le_bytes()[..bytes.len().min(8)]))
+    };
+    for len in [0, 1, 70_000, (256 << 10) + 1, 1 << 20] {
+        let answer = call(&source, 1, len).unwrap_or_else(|error| panic!("{len}: {error}"));
+        assert!(is_right(&answer, len), "{len}");
+    }
+    let error = call(&source, 1, (1 << 20) + 1).unwrap_err().to_string();
+    assert!(
+        error.contains("1048577 bytes")
+            && error.contains("the limit is 1048576")
+            && error.contains("outbox(..)"),
+        "{error}"
+    );
+    // A source that takes less.
+    let mut options = SourceOptions::default();
+    options.max_answer = 100_000;
+    let small = Source::connect_with(&nodes[0].address, options).unwrap();
+    assert!(is_right(&call(&small, 1, 100_000).unwrap(), 100_000));
+    let error = call(&small, 1, 100_001).unwrap_err().to_string();
+    assert!(error.contains("SourceOptions::max_answer"), "{error}");
     stop(nodes);
 }
 

@@ -9,6 +9,7 @@ use ifunc_abi::travel::{NO_DEADLINE, NOT_STREAMED, ReplyHead, SlotRef, WindowHea
 use zerocopy::little_endian::{U32, U64};
 
 use super::outbox::{Control, Message};
+use super::visit::too_long;
 use super::{Event, MAX_CANCELLED, Node, Timer};
 use crate::caller::Image;
 
@@ -130,11 +131,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             }
         } else if slot.last.is_none() {
             let outcome = match status {
-                Status::Executed if body.len() > slot.max_answer as usize => Err(Box::new(Failed {
-                    status: Status::Failed(Failure::Answer),
-                    detail: format!("{} bytes, the limit is {}", body.len(), slot.max_answer).into_bytes(),
-                    answer: None,
-                })),
+                Status::Executed if body.len() > slot.max_answer as usize => {
+                    Err(too_long(body.len(), slot.max_answer))
+                }
                 Status::Executed => Ok(body.to_vec()),
                 status => Err(Box::new(Failed {
                     status,

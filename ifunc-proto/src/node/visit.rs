@@ -7,7 +7,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use super::outbox::{Message, size_of};
 use super::slots::Slot;
-use super::{Event, Node};
+use super::{Event, Node, NodeConfig};
 use crate::caller::Image;
 
 /// Where an invocation comes from.
@@ -386,7 +386,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             Ok(Some(answer))
                 if matches!(answers, Answers::Slot(_)) && answer.len() > self.config.max_answer =>
             {
-                Err(too_long_for_nodes(answer.len(), self.config.max_answer))
+                Err(too_long_for_nodes(answer.len(), &self.config))
             }
             outcome => outcome,
         };
@@ -528,18 +528,25 @@ fn ended_twice() -> Box<Failed> {
 }
 
 #[cold]
-fn too_long_for_nodes(len: usize, limit: usize) -> Box<Failed> {
+fn too_long_for_nodes(len: usize, config: &NodeConfig) -> Box<Failed> {
+    let limit = config.max_answer;
+    let help = if limit < config.outbox_bytes / 4 {
+        "`answer_bytes` of the quotas in this target's policy"
+    } else {
+        "`Target::builder().outbox(..)`, of which an answer may have a quarter"
+    };
     let detail = format!(
-        "an answer of {len} bytes that goes to another node, the limit is {limit}; help: `Target::builder().outbox(..)`, of which an answer may have a quarter, or answer in parts (`ctx.reply`)"
+        "an answer of {len} bytes that goes to another node, the limit is {limit}; help: {help}, or answer in parts (`ctx.reply`)"
     );
     Box::new(Failed::new(Status::Failed(Failure::Answer), detail.into_bytes()))
 }
 
+/// An answer that is longer than the source takes, or than its first target lets it have.
 #[cold]
-fn too_long(len: usize, limit: u32) -> Box<Failed> {
-    Box::new(Failed {
-        status: Status::Failed(Failure::Answer),
-        detail: format!("{len} bytes, the limit is {limit}").into_bytes(),
-        answer: None,
-    })
+pub(super) fn too_long(len: usize, limit: u32) -> Box<Failed> {
+    let detail = format!(
+        "an answer of {len} bytes, the limit is {limit}; help: `SourceOptions::max_answer` on the source, and `answer_bytes` of the quotas in \
+         the policy of its target"
+    );
+    Box::new(Failed::new(Status::Failed(Failure::Answer), detail.into_bytes()))
 }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use ifunc::Onward;
 use ifunc::prelude::*;
 
 use crate::State;
@@ -43,6 +44,17 @@ pub fn t_fill(len: &[u8], _state: &State) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
+}
+
+/// Lets another node answer: the payload is its number, and what `t_fill` takes.
+#[ifunc(codec = raw)]
+pub fn t_fill_there(payload: &[u8], _state: &State, ctx: &mut Context) -> Onward<Vec<u8>> {
+    let (node, len) = payload.split_at(8);
+    let node = u64::from_le_bytes(node.try_into().unwrap_or_default()) as u32;
+    match ctx.forward::<t_fill>(node, len) {
+        Ok(()) => Onward::Forwarded,
+        Err(why) => panic!("to node {node}: {why}"),
+    }
 }
 
 /// Answers a list by postcard, which finds out how long it is while it writes.

@@ -65,6 +65,13 @@ pub fn t_cursor(end: u64, numbers: &mut Numbers) -> u64 {
         }
         1 => sum += 100 * cursor_close(other) + 10_000 * cursor_close(cursor),
         2 => panic!("it holds two cursors"),
+        // SAFETY: none: the fault is what is tested.
+        4 => {
+            sum += unsafe { core::ptr::without_provenance::<u64>(core::hint::black_box(24)).read_volatile() }
+        }
+        5 => loop {
+            core::hint::spin_loop();
+        },
         _ => {
             drop(cursor);
             sum += (0..10).filter(|&n| cursor_empty(n).is_some()).count() as u64;
