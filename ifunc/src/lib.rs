@@ -79,6 +79,7 @@ pub mod prelude;
 mod remote_exports;
 mod shape;
 pub mod system;
+mod system_time;
 pub mod travel;
 
 #[doc(hidden)]
@@ -476,7 +477,9 @@ pub use ifunc_macros::Opaque;
 /// # #[cfg(feature = "alloc")] shapes::check();
 /// ```
 ///
-/// A field of a foreign type, such as `Uuid`, states what serde writes for it: `#[shape(with = &[u8])]` (`uuid` writes bytes).
+/// A field of a foreign type, such as `Uuid`, states what serde writes for it: `#[shape(with = &[u8])]` (`uuid` writes bytes). The types of
+/// `core::time` and `core::net` have shapes; for `std::time::SystemTime`, which an ifunc does not have, take
+/// [`system::SystemTime`].
 ///
 /// The derive refuses serde attributes that change what serde writes (`with`, `flatten`, `tag` ...): say what is written
 /// for a field by `#[shape(with = TYPE)]`, or implement the trait by hand.

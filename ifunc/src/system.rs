@@ -21,6 +21,8 @@
 
 use core::time::Duration;
 
+pub use crate::system_time::{OutOfRange, SystemTime};
+
 /// The system has no random bytes, as at most while it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRandomness;

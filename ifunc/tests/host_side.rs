@@ -346,13 +346,22 @@ mod millis {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
-pub struct Reading {
+pub struct Reading<'a> {
     #[serde(with = "millis")]
     #[shape(with = i32)]
     warmth: Celsius,
     since: core::time::Duration,
     from: core::net::IpAddr,
+    at: ifunc::system::SystemTime,
+    /// A type of another crate, which writes its 16 bytes.
+    #[serde(borrow)]
+    #[shape(with = &[u8])]
+    id: Id<'a>,
 }
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(crate = "ifunc::serde", transparent)]
+pub struct Id<'a>(&'a [u8]);
 
 #[cfg(feature = "alloc")]
 #[derive(Debug, PartialEq, Serialize, Deserialize, Shape)]
@@ -369,6 +378,8 @@ fn serde_types_of_other_crates_and_of_themselves_travel() {
         warmth: Celsius(21.5),
         since: core::time::Duration::from_millis(1_500),
         from: [127, 0, 0, 1].into(),
+        at: core::time::Duration::new(1_700_000_000, 5).into(),
+        id: Id(&[7; 16]),
     };
     let mut bytes = [0; 64];
     let len = <Reading as Payload<'_, Postcard>>::encode(&reading, &mut bytes).unwrap();
@@ -378,8 +389,18 @@ fn serde_types_of_other_crates_and_of_themselves_travel() {
     );
     assert_eq!(
         <Reading as Shape>::TEXT.as_str(),
-        "struct Reading{warmth:i32,since:Duration,from:IpAddr}"
+        "struct Reading{warmth:i32,since:Duration,from:IpAddr,at:SystemTime,id:bytes}"
     );
+    // A time is what serde writes for that of `std`: seconds and nanoseconds since 1970.
+    let mut as_std = [0; 16];
+    let as_std = <(u64, u32) as Payload<'_, Postcard>>::encode(&(1_700_000_000, 5), &mut as_std)
+        .map(|len| as_std[..len].to_vec())
+        .unwrap();
+    assert!(bytes[..len].windows(as_std.len()).any(|part| part == as_std));
+    let now = std::time::SystemTime::now();
+    let there = ifunc::system::SystemTime::try_from(now).unwrap();
+    assert_eq!(std::time::SystemTime::try_from(there), Ok(now));
+    assert!(ifunc::system::SystemTime::try_from(std::time::UNIX_EPOCH - reading.since).is_err());
     #[cfg(feature = "alloc")]
     {
         let sum = Expr::Sum(vec![Expr::Number(1), Expr::Negative(Box::new(Expr::Number(2)))]);

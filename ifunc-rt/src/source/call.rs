@@ -10,7 +10,7 @@ use ifunc_abi::status::Status;
 use ifunc_proto::caller::Submission;
 use ifunc_proto::calls::Outcome;
 
-use super::completion::{explain, explain_lost, explain_not_sent, explain_wait};
+use super::completion::{explain, explain_lost_invocation, explain_not_sent, explain_wait};
 use super::connection::{Connection, NotSent};
 use super::error::Error;
 use super::handle::{Framing, Handle, Submitter};
@@ -437,7 +437,7 @@ pub(super) fn decoded<A>(
             })
         }
         Ok(completion) => Err(explain(library, &completion)),
-        Err(lost) => Err(explain_lost(&library.name, *lost)),
+        Err(lost) => Err(explain_lost_invocation(library, *lost)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 use ifunc_abi::symbols::REPLACE_EXPORT;
-use ifunc_proto::caller::{Report, SubmitError};
+use ifunc_proto::caller::{Image, Report, SubmitError};
 use ifunc_proto::calls::{Completion, Lost};
 
 use super::error::Error;
@@ -85,12 +85,23 @@ fn text_of(status: Status, detail: &[u8]) -> String {
     }
 }
 
+/// The error of an invocation that has no completion.
+pub(super) fn explain_lost_invocation(library: &Library, lost: Lost) -> Error {
+    match lost {
+        Lost::Indeterminate => Error::Indeterminate {
+            what: library.name.clone(),
+            idempotent: Some(library.is_idempotent()),
+        },
+        lost => explain_lost(&library.name, lost),
+    }
+}
+
 /// The error of a request that has no completion. `what` names the request.
 pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
     let name = what.to_owned();
     match lost {
         Lost::NotSent { why } => Error::PeerGone { what: name, why },
-        Lost::Indeterminate => Error::Indeterminate { what: name },
+        Lost::Indeterminate => indeterminate(name),
         Lost::PayloadTooLarge { len, limit } => Error::PayloadTooLarge {
             ifunc: name,
             len,
@@ -107,6 +118,14 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
             limit,
         },
         Lost::AtNode { node, status, detail } => explain_at_node(name, node, status, &detail),
+    }
+}
+
+/// The error of a request other than an invocation that may or may not have been carried out.
+fn indeterminate(what: String) -> Error {
+    Error::Indeterminate {
+        what,
+        idempotent: None,
     }
 }
 
@@ -135,7 +154,7 @@ pub(super) fn explain_relayed(what: &str, node: Option<u32>, status: Status, det
             match status {
                 Status::Failed(why) => Error::Failed { ifunc, why, detail },
                 Status::Rejected(why) => Error::Rejected { ifunc, why, detail },
-                Status::Executed => Error::Indeterminate { what: ifunc },
+                Status::Executed => indeterminate(ifunc),
             }
         }
     }
@@ -156,7 +175,7 @@ fn explain_at_node(ifunc: String, node: u32, status: Status, detail: &[u8]) -> E
         Status::Failed(why) => Error::Failed { ifunc, why, detail },
         Status::Rejected(why) => Error::Rejected { ifunc, why, detail },
         // Only failures are relayed so.
-        Status::Executed => Error::Indeterminate { what: ifunc },
+        Status::Executed => indeterminate(ifunc),
     }
 }
 
@@ -180,7 +199,7 @@ pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Erro
 pub(super) fn explain_report(report: Report<Arc<Library>>) -> Error {
     match report.outcome {
         Ok(completion) => explain(&report.image, &completion),
-        Err(lost) => explain_lost(&report.image.name, *lost),
+        Err(lost) => explain_lost_invocation(&report.image, *lost),
     }
 }
 

@@ -59,12 +59,13 @@ pub enum Error {
         why: String,
     },
     /// The source sent it, then the connection was lost: it may or may not have run.
-    #[error(
-        "`{what}` was sent, then the target went away: it may or may not have run; help: declare the ifunc `idempotent` if it may run twice"
-    )]
+    #[error("`{what}` was sent, then the target went away: it may or may not have run{}", about_again(*idempotent))]
     Indeterminate {
         /// What was sent.
         what: String,
+        /// Whether it is an invocation of an ifunc that is declared `idempotent`; `None`: it is no invocation. The source sends a call of
+        /// such an ifunc again once.
+        idempotent: Option<bool>,
     },
     /// Nodes of the group died while invocations of a scope may have been on them ([`Source::finish`](crate::Source::finish)):
     /// how these ended is not known.
@@ -199,6 +200,20 @@ fn inside(place: &str) -> String {
     match place {
         "" => String::new(),
         place => format!(", in `{place}`"),
+    }
+}
+
+/// What to do about an invocation that may not have run.
+fn about_again(idempotent: Option<bool>) -> &'static str {
+    match idempotent {
+        None => "",
+        Some(false) => {
+            "; help: declare the ifunc `idempotent` if it may run twice, and the source sends a call of it again"
+        }
+        Some(true) => {
+            "; the source sends a call of this idempotent ifunc again once, and never a third time: it may be what ends the target, whose \
+             log says more"
+        }
     }
 }
 

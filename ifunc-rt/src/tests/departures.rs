@@ -116,7 +116,8 @@ fn calls_in_flight_are_indeterminate_or_run_again() {
         add.send(&4).unwrap();
         drop(first);
         let second = Running::start(&address, accepting());
-        assert!(matches!(lost.wait(), Err(Error::Indeterminate { .. })));
+        let lost = lost.wait().unwrap_err().to_string();
+        assert!(lost.contains("help: declare the ifunc `idempotent`"), "{lost}");
         assert_eq!(kept.wait().unwrap(), 2);
         assert!(matches!(source.flush(), Err(Error::Indeterminate { .. })));
         source.flush().unwrap();
@@ -222,7 +223,13 @@ fn what_is_sent_again_is_sent_in_order_and_once() {
         }
         drop(deaf);
         let fourth = Running::start(&address, accepting());
-        assert!(matches!(lost.wait(), Err(Error::Indeterminate { what }) if what == "set"));
+        let error = lost.wait().unwrap_err();
+        assert!(matches!(&error, Error::Indeterminate { what, idempotent: Some(true) } if what == "set"));
+        let text = error.to_string();
+        assert!(
+            text.contains("never a third time") && !text.contains("declare"),
+            "{text}"
+        );
         call(4).wait().unwrap();
         counter += fourth.finish();
         assert_eq!(counter, 4);
