@@ -17,9 +17,21 @@ impl Block<'_> {
         self.info.split_whitespace().next().unwrap_or_default()
     }
 
+    /// The info string has this word after the language.
+    pub(crate) fn has(&self, word: &str) -> bool {
+        self.info.split_whitespace().skip(1).any(|other| other == word)
+    }
+
     /// The block is for readers only: a clone cannot run it on itself.
     pub(crate) fn is_only_read(&self) -> bool {
-        self.info.split_whitespace().any(|word| word == "no_run")
+        self.has("no_run")
+    }
+
+    /// The file of a project that the block is: `rust file=src/lib.rs`.
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.info
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("file="))
     }
 }
 

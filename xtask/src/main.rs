@@ -60,9 +60,9 @@ cargo xtask COMMAND
   needs     install the Debian packages that the tests need
   lint      formatting, clippy and the documentation, warnings denied
   package   pack the published crates, and build them from their packages
-  readme [--here]
-            compile the rust blocks of README.md and the examples' README.md, run their sh blocks in a fresh clone;
-            --here: in this checkout, which is one
+  readme [--here] [--only TEXT]
+            compile the rust blocks of README.md, of the examples' README.md and of the book, run their other blocks in a fresh
+            clone, and compare what they print; --here: in this checkout; --only: the pages with TEXT in their names
   corpus [--full]
             send the images of many sources to another process, and compare with direct calls; --full: with every setting
   simulate [--seeds N] [--seed S] [--steps N] [--json]
@@ -125,6 +125,7 @@ fn main() -> ExitCode {
         Some(("bench", options)) => return bench::command(options),
         Some(("predecessors", options)) => return predecessors::command(options),
         Some(("man", options)) => return man::command(options),
+        Some(("readme", options)) => return readme::command(options),
         Some(("install-ucp-ifunc", options)) => return dropin::command(options),
         Some(("install-capi", options)) => return capi::command(options),
         _ => {}
@@ -134,8 +135,6 @@ fn main() -> ExitCode {
         ["needs"] => &[debian::needs],
         ["lint"] => &[lint::run],
         ["package"] => &[package::run],
-        ["readme"] => &[readme::run],
-        ["readme", "--here"] => &[readme::here],
         ["corpus"] => &[corpus::run],
         ["corpus", "--full"] => &[corpus::full],
         ["build-time"] => &[build_time::run],

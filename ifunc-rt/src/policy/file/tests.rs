@@ -10,6 +10,19 @@ fn parse(text: &str) -> Result<Policy, String> {
     unsafe { Policy::from_toml(text) }.map_err(|error| error.to_string())
 }
 
+/// The policy in the chapter on security.
+#[test]
+fn the_policy_of_the_book_parses() {
+    let chapter = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/src/security.md");
+    let chapter = std::fs::read_to_string(chapter).unwrap();
+    let (_, text) = chapter.split_once("```toml policy\n").unwrap();
+    let (text, _) = text.split_once("```").unwrap();
+    let public = SecretKey::from_seed([1; 32], "").public();
+    let text = text.replace("file = \"builds.pub\"", &format!("public = \"{public}\""));
+    assert!(text.contains("public = "), "{text}");
+    parse(&text).unwrap();
+}
+
 #[test]
 fn everything_can_be_said() {
     let folder = std::env::temp_dir().join(format!("ifunc-policy-{}", std::process::id()));
