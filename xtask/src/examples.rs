@@ -45,6 +45,15 @@ pub(crate) fn run(steps: &mut Steps) {
             checked(transport, "07-live-upgrade", &["--calls", "6000"])
         });
     }
+    for &transport in transports::all() {
+        let name = format!("11-timeseries over {transport}");
+        // One answer of 64 MiB is enough.
+        let rows = match transport {
+            "shm" => "8388608",
+            _ => "100000",
+        };
+        steps.step(&name, || checked(transport, "11-timeseries", &[rows]));
+    }
     in_c::run(steps);
 }
 

@@ -11,6 +11,11 @@ use crate::process::{build_ifuncs, ifunc, status};
 pub(crate) const VARIABLE: &str = "IFUNC_WARM_TARGET";
 /// The directories that projects of tests share, below the checkout's.
 const SHARED: [&str; 2] = ["tmp/ifunc", "tmp/projects/ifunc"];
+/// The packages of ifuncs of the example whose tests run images.
+const TESTED_EXAMPLE: [&str; 2] = [
+    "example-11-timeseries-ifuncs",
+    "example-11-timeseries-first-ifuncs",
+];
 const MANIFEST: &str = "[package]\nname = \"warm\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n";
 const SOURCE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn warm(delta: u64, sum: &mut u64) { *sum += delta; }\n";
 
@@ -29,6 +34,9 @@ pub(crate) fn target() -> Result<PathBuf, String> {
     fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).map_err(io)?;
     // The tests need the images of the checkout, too. Cargo compiles their macros and build scripts in the same way.
     build_ifuncs("ifunc-tests-ifuncs")?;
+    for package in TESTED_EXAMPLE {
+        build_ifuncs(package)?;
+    }
     let macros = crate::target().join("ifunc/ifunc");
     copy(&macros, &crate::target().join("corpus/rust/ifunc"))?;
     copy(&macros, &target.join("ifunc"))?;
