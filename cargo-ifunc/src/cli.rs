@@ -449,7 +449,9 @@ pub(crate) enum Transport {
 #[command(after_help = "\
 Builds the images of the host package's ifunc packages and the host package itself (both with the release profile), \
 starts its `target`, waits for the line `ifunc: ready ADDRESS`, starts its `source`, and stops the target when the \
-source ends. Over loopback, it starts `both` instead. Each program gets ARGS, IFUNC_ADDR (the target's \
+source ends. Over loopback, it starts `both` instead. The host package's manifest may name other binaries, of this package or of \
+another one of the workspace: `[package.metadata.ifunc] target = \"server\"`, `source = \"client\"`, `both = \"demo\"`. Without a source, \
+the target runs until it is stopped. Each program gets ARGS, IFUNC_ADDR (the target's \
 address) and IFUNC_LIB_DIR (the folder of the images). The exit code is the first non-zero one.
 
 Examples:
@@ -462,9 +464,9 @@ pub(crate) struct RunArgs {
     /// Transport between source and target
     #[arg(long, env = "IFUNC_TRANSPORT", default_value = "shm", hide_env_values = true)]
     pub(crate) transport: Transport,
-    /// Stop target and source after this time; build time does not count
-    #[arg(long, value_name = "SECS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
-    pub(crate) timeout: u64,
+    /// Stop target and source after this time; build time does not count [default: 300; none for a target alone]
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) timeout: Option<u64>,
     /// Path to Cargo.toml
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,

@@ -18,8 +18,18 @@ pub(crate) fn how_to_start() -> String {
     )
 }
 
-/// The binaries of a host package.
+/// The names that the programs of a host package have, unless its manifest names others.
 pub(crate) const HOST_BINS: [&str; 3] = ["target", "source", "both"];
+
+/// The programs of a host package: names of binaries, of this package or of another member.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Programs {
+    pub(crate) target: String,
+    /// `None`: the target runs alone.
+    pub(crate) source: Option<String>,
+    /// Target and source in one process.
+    pub(crate) both: Option<String>,
+}
 
 /// A cargo workspace.
 pub(crate) struct Workspace {
@@ -75,9 +85,67 @@ impl Workspace {
         self.members().filter(|package| holds_ifuncs(package)).collect()
     }
 
-    /// Members that can run: they have the three binaries and depend on `ifunc-rt`.
+    /// Members that can run: they depend on `ifunc-rt`, and have the three binaries or name others.
     pub(crate) fn host_packages(&self) -> Vec<&Package> {
         self.members().filter(|package| is_host(package)).collect()
+    }
+
+    /// The programs of a host package: those that `[package.metadata.ifunc]` names, or `target`, `source` and `both`.
+    pub(crate) fn programs(&self, host: &Package) -> Result<Programs, Failure> {
+        let error =
+            |why: String| Failure::Message(format!("`{}` in `{}`: {why}", host.name, host.manifest_path));
+        let table = &host.metadata["ifunc"];
+        let key = |key: &str| match &table[key] {
+            serde_json::Value::Null => Ok(None),
+            serde_json::Value::String(name) => match self.package_of_binary(host, name) {
+                Some(_) => Ok(Some(name.clone())),
+                None => {
+                    let own: Vec<_> = binaries(host).map(|name| format!("`{name}`")).collect();
+                    Err(error(format!(
+                        "`[package.metadata.ifunc] {key} = \"{name}\"` names no binary of this workspace\nhelp: the package has {}",
+                        if own.is_empty() {
+                            "none".to_owned()
+                        } else {
+                            own.join(", ")
+                        },
+                    )))
+                }
+            },
+            other => Err(error(format!(
+                "`[package.metadata.ifunc] {key} = {other}` is not the name of a binary"
+            ))),
+        };
+        let known = |name: &&String| HOST_BINS.contains(&name.as_str());
+        if let Some(unknown) = table
+            .as_object()
+            .and_then(|table| table.keys().find(|name| !known(name)))
+        {
+            let keys = HOST_BINS.map(|key| format!("`{key}`")).join(", ");
+            return Err(error(format!(
+                "unknown key `{unknown}` in `[package.metadata.ifunc]`\nhelp: the keys of a host package are {keys}"
+            )));
+        }
+        let [target, source, both] = HOST_BINS;
+        let or_usual = |named: Option<String>, usual: &str| {
+            named.or_else(|| binaries(host).any(|name| name == usual).then(|| usual.to_owned()))
+        };
+        let Some(target) = or_usual(key(target)?, target) else {
+            return Err(error(
+                "no binary is the target\nhelp: name one: `[package.metadata.ifunc] target = \"NAME\"`"
+                    .into(),
+            ));
+        };
+        Ok(Programs {
+            target,
+            source: or_usual(key(source)?, source),
+            both: or_usual(key(both)?, both),
+        })
+    }
+
+    /// The package with this binary: `host`, or another member.
+    pub(crate) fn package_of_binary<'a>(&'a self, host: &'a Package, name: &str) -> Option<&'a Package> {
+        let has = |package: &&Package| binaries(package).any(|binary| binary == name);
+        Some(host).filter(has).or_else(|| self.members().find(has))
     }
 
     /// The ifunc packages among the direct and indirect dependencies of `host`.
@@ -132,8 +200,8 @@ impl Workspace {
             .find(|p| p.name.as_str() == name || *p.name.as_str() == example)
         {
             return Err(Failure::Message(format!(
-                "package `{}` is not a host package\nhelp: `run` needs a library with `target(addr)` and \
-                 `source(addr)`, the binaries {}, and a dependency on `ifunc-rt`{}",
+                "package `{}` is not a host package\nhelp: a host package depends on `ifunc-rt`, and has the binaries {}, or names its own: \
+                 `[package.metadata.ifunc] target = \"NAME\"` and `source = \"NAME\"`{}",
                 package.name,
                 HOST_BINS.map(|bin| format!("`{bin}`")).join(", "),
                 available(&hosts),
@@ -222,11 +290,12 @@ fn holds_ifuncs(package: &Package) -> bool {
 }
 
 fn is_host(package: &Package) -> bool {
-    let has = |bin: &&str| {
-        package
-            .targets
-            .iter()
-            .any(|target| target.is_bin() && target.name == **bin)
-    };
-    depends_on(package, "ifunc-rt") && HOST_BINS.iter().all(has)
+    let has = |bin: &&str| binaries(package).any(|name| name == *bin);
+    let names = |key: &&str| !package.metadata["ifunc"][*key].is_null();
+    depends_on(package, "ifunc-rt") && (HOST_BINS.iter().all(has) || HOST_BINS.iter().any(names))
+}
+
+fn binaries(package: &Package) -> impl Iterator<Item = &str> {
+    let targets = package.targets.iter().filter(|target| target.is_bin());
+    targets.map(|target| target.name.as_str())
 }

@@ -66,9 +66,9 @@ fn call_from_a_shell() {
         .spawn()
         .expect("the target starts");
     let mut ready = String::new();
-    let out = child.stdout.take().expect("piped");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let _target = Killed(child);
-    BufReader::new(out).read_line(&mut ready).expect("a line");
+    out.read_line(&mut ready).expect("a line");
     assert_eq!(ready, format!("ifunc: ready {address}\n"));
     let call = |args: &[&str]| {
         let mut command = command(&checkout(), &[&["call", &address], args].concat());
@@ -90,6 +90,9 @@ fn call_from_a_shell() {
     assert_eq!(call(&output).succeeded().out, "");
     assert_eq!(fs::read(&answer).expect("file"), 49_u64.to_ne_bytes());
     assert_eq!(call(&["report", "--payload", "\"x\""]).succeeded().out, "");
+    let mut reported = String::new();
+    out.read_line(&mut reported).expect("a line");
+    assert_eq!(reported, "x is 49\n");
 
     call(&["add"]).failed(2, &["`add` takes a payload of type `u64`", "--payload '0'"]);
     call(&["add", "--payload", "\"x\""]).failed(
@@ -322,6 +325,59 @@ fn the_first_failure_is_the_exit_code() {
 
     let odd = project(&format!("{READY} std::process::abort()"), FOR_EVER);
     run(odd.path(), &["run"]).failed(134, &["was ended by SIGABRT (6)"]);
+}
+
+#[test]
+fn programs_may_have_any_names() {
+    let _lock = lock_target();
+    let odd = project("", "");
+    let say = |what: &str| {
+        format!("fn main() {{ println!(\"{what} {{}}\", std::env::var(\"IFUNC_LIB_DIR\").is_ok()); }}\n")
+    };
+    let manifest = |text: &str| {
+        let package = "[package]\nname = \"odd\"\nedition = \"2024\"\nautobins = false\n[[bin]]\nname = \"server\"\npath = \"src/bin/target.rs\"\n\
+                       [dependencies]\nifunc-rt = { path = \"../runtime\" }\n[package.metadata.ifunc]\n";
+        fs::write(odd.path().join("host/Cargo.toml"), format!("{package}{text}\n")).expect("file");
+    };
+    write(
+        odd.path(),
+        &[
+            (
+                "Cargo.toml",
+                "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\", \"runtime\", \"sdk\", \"clients\"]\n",
+            ),
+            (
+                "clients/Cargo.toml",
+                "[package]\nname = \"clients\"\nedition = \"2024\"\n",
+            ),
+            ("clients/src/bin/client.rs", &say("the client")),
+            (
+                "host/src/bin/target.rs",
+                &format!("fn main() {{ {READY} {FOR_EVER} }}\n"),
+            ),
+        ],
+    );
+    // The client is in another package, and nobody depends on the ifuncs.
+    manifest("target = \"server\"\nsource = \"client\"");
+    let out = run(odd.path(), &["run"]).succeeded().out;
+    in_order(&out, &["source | the client true"]);
+    run(odd.path(), &["run", "--transport", "loopback"])
+        .failed(1, &["no program that is target and source", "both = "]);
+
+    // A target alone runs until it is stopped.
+    manifest("target = \"server\"");
+    run(odd.path(), &["run", "--timeout", "1"]).failed(1, &["did not finish within 1 seconds"]);
+
+    manifest("target = \"servant\"");
+    run(odd.path(), &["run"]).failed(
+        1,
+        &[
+            "target = \"servant\"` names no binary",
+            "help: the package has `server`",
+        ],
+    );
+    manifest("targets = \"server\"\ntarget = \"server\"");
+    run(odd.path(), &["run"]).failed(1, &["unknown key `targets`", "`target`, `source`, `both`"]);
 }
 
 #[test]

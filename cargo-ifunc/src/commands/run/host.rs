@@ -10,24 +10,18 @@ use cargo_metadata::{Message, Package};
 use crate::cli::CargoArgs;
 use crate::error::Failure;
 use crate::shell::Shell;
-use crate::workspace::{HOST_BINS, Workspace};
+use crate::workspace::Workspace;
 
-/// The folder of the binaries.
-pub(super) struct Bins {
-    pub(super) target: PathBuf,
-    pub(super) source: PathBuf,
-    pub(super) both: PathBuf,
-}
-
-/// Builds the binaries with plain cargo. Every host package has binaries of the same names, which cargo
+/// Builds these binaries with plain cargo, and returns their paths. Most host packages have binaries of the same names, which cargo
 /// writes to one folder. A lock is held while they are copied to a folder per package, so that another run
 /// cannot overwrite them.
 pub(super) fn build(
     workspace: &Workspace,
     host: &Package,
+    programs: &[&str],
     cargo: &CargoArgs,
     shell: &mut Shell,
-) -> Result<Bins, Failure> {
+) -> Result<Vec<PathBuf>, Failure> {
     let folder = workspace.target_directory().join("ifunc").join("run");
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
     let lock_path = folder.join(".lock");
@@ -35,38 +29,45 @@ pub(super) fn build(
     lock.lock().map_err(Failure::io("lock", &lock_path))?;
 
     shell.detail("Compiling", format_args!("host package `{}`", host.name));
-    let built = executables(host, cargo, shell)?;
+    let built = executables(workspace, host, programs, cargo, shell)?;
     let folder = folder.join(host.name.as_str());
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
     for (bin, path) in &built {
         replace(path, &folder.join(bin))?;
     }
-    let own = |bin: &str| match built.iter().any(|(name, _)| name == bin) {
+    let own = |bin: &&str| match built.iter().any(|(name, _)| name == bin) {
         true => Ok(folder.join(bin)),
         false => Err(Failure::Message(format!(
             "cargo built no binary `{bin}` of package `{}`",
             host.name
         ))),
     };
-    let [target, source, both] = HOST_BINS;
-    Ok(Bins {
-        target: own(target)?,
-        source: own(source)?,
-        both: own(both)?,
-    })
+    programs.iter().map(own).collect()
 }
 
 /// Runs `cargo build`, and reads the paths of the executables from its messages.
-fn executables(host: &Package, cargo: &CargoArgs, shell: &Shell) -> Result<Vec<(String, PathBuf)>, Failure> {
+fn executables(
+    workspace: &Workspace,
+    host: &Package,
+    programs: &[&str],
+    cargo: &CargoArgs,
+    shell: &Shell,
+) -> Result<Vec<(String, PathBuf)>, Failure> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&program);
-    command.args([
-        "build",
-        "--release",
-        "--bins",
-        "--message-format=json-render-diagnostics",
-    ]);
-    command.arg("--package").arg(host.name.as_str());
+    command.args(["build", "--release", "--message-format=json-render-diagnostics"]);
+    let mut packages: Vec<&Package> = Vec::new();
+    for bin in programs {
+        command.args(["--bin", bin]);
+        if let Some(package) = workspace.package_of_binary(host, bin)
+            && !packages.iter().any(|known| known.id == package.id)
+        {
+            packages.push(package);
+        }
+    }
+    for package in &packages {
+        command.arg("--package").arg(package.name.as_str());
+    }
     command.arg("--manifest-path").arg(&host.manifest_path);
     let flags = [
         (cargo.locked, "--locked"),
@@ -94,7 +95,9 @@ fn executables(host: &Package, cargo: &CargoArgs, shell: &Shell) -> Result<Vec<(
             let Message::CompilerArtifact(artifact) = message else {
                 continue;
             };
-            if artifact.package_id == host.id
+            let is_asked = |package: &&Package| package.id == artifact.package_id;
+            if packages.iter().any(is_asked)
+                && programs.contains(&&*artifact.target.name)
                 && let Some(path) = artifact.executable
             {
                 found.push((artifact.target.name, path.into_std_path_buf()));

@@ -6,8 +6,10 @@ mod session;
 mod show;
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use cargo_metadata::Package;
 use ifunc_build::BuildOptions;
 
 use crate::cli::{CargoArgs, RunArgs, Transport};
@@ -16,6 +18,10 @@ use crate::images;
 use crate::shell::Shell;
 use crate::workspace::{Workspace, how_to_start, short_name};
 use session::{Session, Stopped};
+use show::Side;
+
+/// How long target and source may run, in seconds, unless an option says otherwise.
+const TIMEOUT: u64 = 300;
 
 pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     let cargo = CargoArgs {
@@ -27,43 +33,49 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     let workspace = Workspace::read(args.manifest_path.as_deref(), &cargo)?;
     let host = workspace.host(args.name.as_deref())?;
 
-    let packages: Vec<_> = workspace
-        .ifunc_packages_of(host)
-        .iter()
-        .map(|p| p.name.to_string())
-        .collect();
-    let options = BuildOptions {
-        packages,
-        verbose: shell.is_verbose(),
-        color: shell.color(),
-        ..cargo.options()
+    let programs = workspace.programs(host)?;
+    let is_loopback = matches!(args.transport, Transport::Loopback);
+    let asked: Vec<&str> = match (is_loopback, &programs.both) {
+        (true, Some(both)) => vec![both],
+        (true, None) => {
+            return Err(Failure::Message(format!(
+                "package `{}` has no program that is target and source in one process, as a `loopback:` address needs\nhelp: a binary \
+                 `both`, or `[package.metadata.ifunc] both = \"NAME\"`; or another transport: `--transport shm`",
+                host.name
+            )));
+        }
+        (false, _) => std::iter::once(&programs.target)
+            .chain(&programs.source)
+            .map(String::as_str)
+            .collect(),
     };
-    let libraries = images::build(options, shell)?.ok_or_else(|| {
-        Failure::Message(format!(
-            "the host package depends on no package with an ifunc\n{}",
-            how_to_start()
-        ))
-    })?;
-    let bins = host::build(&workspace, host, &cargo, shell)?;
+
+    let libraries = libraries(&workspace, host, &asked, &cargo, shell)?;
+    let bins = host::build(&workspace, host, &asked, &cargo, shell)?;
 
     // Each run uses its own address: two may run at the same time, and the files of a crashed one do not
     // interfere.
     let short: String = short_name(host).chars().take(40).collect();
     let place = format!("{short}-{}", std::process::id());
     let session = Session {
-        environment: vec![("IFUNC_LIB_DIR", libraries.into_os_string())],
+        environment: libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())),
         args: &args.args,
-        timeout: Duration::from_secs(args.timeout),
+        // A server without clients runs until it is stopped.
+        timeout: match (args.timeout, &bins[..]) {
+            (None, [_]) if !is_loopback => None,
+            (seconds, _) => Some(Duration::from_secs(seconds.unwrap_or(TIMEOUT))),
+        },
     };
-    let stopped = match args.transport {
-        Transport::Loopback => session.one_process(&bins.both, &format!("loopback:{place}"), shell)?,
-        Transport::Shm => {
-            session.two_processes(&bins.target, &bins.source, &format!("shm:{place}"), shell)?
-        }
-        Transport::Ucx => session.two_processes(&bins.target, &bins.source, &free_port("ucx")?, shell)?,
-        Transport::UcxPut => {
-            session.two_processes(&bins.target, &bins.source, &free_port("ucx-put")?, shell)?
-        }
+    let address = match args.transport {
+        Transport::Loopback => format!("loopback:{place}"),
+        Transport::Shm => format!("shm:{place}"),
+        Transport::Ucx => free_port("ucx")?,
+        Transport::UcxPut => free_port("ucx-put")?,
+    };
+    let stopped = match &bins[..] {
+        [target, source] => session.two_processes(target, source, &address, shell)?,
+        [target] if !is_loopback => session.one_process(Side::Target, target, &address, shell)?,
+        both => session.one_process(Side::Both, &both[0], &address, shell)?,
     };
     match stopped {
         Stopped::Done => {
@@ -76,6 +88,47 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         }
         Stopped::Interrupted(code) => Err(Failure::Exit(code)),
     }
+}
+
+/// Builds the images that the programs use: those of the packages that they depend on, or of the whole workspace. `None`: there are none.
+fn libraries(
+    workspace: &Workspace,
+    host: &Package,
+    programs: &[&str],
+    cargo: &CargoArgs,
+    shell: &mut Shell,
+) -> Result<Option<PathBuf>, Failure> {
+    let of_programs = programs
+        .iter()
+        .filter_map(|bin| workspace.package_of_binary(host, bin));
+    let mut packages: Vec<String> = of_programs
+        .chain([host])
+        .flat_map(|package| workspace.ifunc_packages_of(package))
+        .map(|package| package.name.to_string())
+        .collect();
+    packages.sort();
+    packages.dedup();
+    // A target needs no crate of the ifuncs that it serves.
+    if packages.is_empty() && !host.metadata["ifunc"].is_null() {
+        let all = workspace.ifunc_packages().into_iter();
+        packages.extend(all.map(|package| package.name.to_string()));
+        if packages.is_empty() {
+            return Ok(None);
+        }
+    }
+    let options = BuildOptions {
+        packages,
+        verbose: shell.is_verbose(),
+        color: shell.color(),
+        ..cargo.options()
+    };
+    let built = images::build(options, shell)?.ok_or_else(|| {
+        Failure::Message(format!(
+            "the host package depends on no package with an ifunc\n{}",
+            how_to_start()
+        ))
+    })?;
+    Ok(Some(built))
 }
 
 /// A UCX address of this host with a port that is free now. This command chooses the port, not the target

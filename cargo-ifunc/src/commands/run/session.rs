@@ -27,9 +27,10 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The arguments and environment of every program of a session.
 pub(super) struct Session<'a> {
-    pub(super) environment: Vec<(&'static str, OsString)>,
+    pub(super) environment: Option<(&'static str, OsString)>,
     pub(super) args: &'a [OsString],
-    pub(super) timeout: Duration,
+    /// `None`: until they end.
+    pub(super) timeout: Option<Duration>,
 }
 
 /// How a session ended.
@@ -54,6 +55,8 @@ struct Watch {
     signals: signal_hook::iterator::Handle,
     deadline: Instant,
     timeout: Duration,
+    /// The source starts when the target has printed its line.
+    awaits_ready: bool,
 }
 
 impl Drop for Watch {
@@ -63,21 +66,22 @@ impl Drop for Watch {
 }
 
 impl Session<'_> {
-    /// Runs `both` alone.
+    /// Runs one program: `both`, or a target whose sources the user starts.
     pub(super) fn one_process(
         &self,
-        both: &Path,
+        side: Side,
+        program: &Path,
         address: &str,
         shell: &mut Shell,
     ) -> Result<Stopped, Failure> {
         let mut watch = Watch::new(self.timeout)?;
-        let mut both = self.start(Side::Both, both, address, &watch, shell)?;
-        let end = watch.run(&mut [&mut both], |event, _| matches!(event, Event::Exited(_)))?;
-        watch.stop(&mut [&mut both])?;
+        let mut program = self.start(side, program, address, &watch, shell)?;
+        let end = watch.run(&mut [&mut program], |event, _| matches!(event, Event::Exited(_)))?;
+        watch.stop(&mut [&mut program])?;
         if let Some(stopped) = end {
             return Ok(stopped);
         }
-        Ok(failure_of(&mut both)?.unwrap_or(Stopped::Done))
+        Ok(failure_of(&mut program)?.unwrap_or(Stopped::Done))
     }
 
     /// Runs the target, then the source.
@@ -91,6 +95,7 @@ impl Session<'_> {
         let mut watch = Watch::new(self.timeout)?;
         let mut target = self.start(Side::Target, target, address, &watch, shell)?;
         let mut ready = None;
+        watch.awaits_ready = true;
         let end = watch.run(&mut [&mut target], |event, _| {
             if let Event::Line(_, Stream::Out, line) = event {
                 ready = line
@@ -120,6 +125,7 @@ impl Session<'_> {
             return Ok(failure_of(&mut target)?.unwrap_or(clean));
         };
 
+        watch.awaits_ready = false;
         let mut source = self.start(Side::Source, source, &address, &watch, shell)?;
         // Reports the first failure: later ones are consequences.
         let mut first = None;
@@ -192,7 +198,7 @@ impl Session<'_> {
     ) -> Result<Process, Failure> {
         let mut command = Command::new(program);
         command.args(self.args).env("IFUNC_ADDR", address);
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.envs(self.environment.clone());
         shell.status(
             "Running",
             format_args!("`{}` ({address})", crate::shell::shown(program)),
@@ -205,8 +211,11 @@ impl Session<'_> {
 }
 
 impl Watch {
-    fn new(timeout: Duration) -> Result<Self, Failure> {
+    fn new(timeout: Option<Duration>) -> Result<Self, Failure> {
+        /// Longer than anything runs.
+        const EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
         adopt();
+        let timeout = timeout.unwrap_or(EVER);
         let (send, events) = channel();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
@@ -222,6 +231,7 @@ impl Watch {
             signals: handle,
             deadline: Instant::now() + timeout,
             timeout,
+            awaits_ready: false,
         })
     }
 
@@ -263,11 +273,16 @@ impl Watch {
             .map_or(Side::Both, |p| p.side());
         let seconds = self.timeout.as_secs();
         let what = match side {
-            Side::Target => format!(
+            Side::Target if self.awaits_ready => format!(
                 "did not print `{READY}ADDRESS` within {seconds} seconds and was killed\nhelp: print it once the target listens; \
                  `--timeout SECS` waits longer"
             ),
-            _ => format!(
+            Side::Target | Side::Both => {
+                format!(
+                    "did not finish within {seconds} seconds and was killed\nhelp: `--timeout SECS` waits longer"
+                )
+            }
+            Side::Source => format!(
                 "did not finish within {seconds} seconds and was killed, the target with it\nhelp: `--timeout SECS` waits longer"
             ),
         };
