@@ -202,10 +202,6 @@ typedef enum {
      */
     IFUNC_STATUS_TOO_LARGE = -28,
     /**
-     * The answer is malformed.
-     */
-    IFUNC_STATUS_BAD_ANSWER = -29,
-    /**
      * An earlier send failed; `ifunc_rt_last_error` says how. This one was not sent.
      */
     IFUNC_STATUS_EARLIER = -30,
@@ -230,7 +226,7 @@ typedef enum {
      */
     IFUNC_STATUS_ENVIRONMENT = -35,
     /**
-     * The worker is closed, or UCX has other features than the runtime needs.
+     * The worker is closed, or sends shorter headers of active messages than the runtime needs.
      */
     IFUNC_STATUS_WORKER = -36,
     /**
@@ -816,12 +812,12 @@ extern "C" {
 ifunc_status ifunc_call_wait(ifunc_call *call);
 
 /**
- * As `ifunc_call_wait`, but waits at most `timeout_ns` nanoseconds.
+ * As `ifunc_call_wait`, but waits at most `timeout_ns` nanoseconds. `call` must not be null.
  */
 ifunc_status ifunc_call_wait_for(ifunc_call *call, uint64_t timeout_ns);
 
 /**
- * As `ifunc_call_wait`, but does not wait: IFUNC_STATUS_IN_PROGRESS if there is no answer yet.
+ * As `ifunc_call_wait`, but does not wait: IFUNC_STATUS_IN_PROGRESS if there is no answer yet. `call` must not be null.
  */
 ifunc_status ifunc_call_test(ifunc_call *call);
 
@@ -1007,9 +1003,11 @@ ifunc_status ifunc_handle_send(const ifunc_handle *handle,
                                size_t n);
 
 /**
- * As `ifunc_handle_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit.
+ * As `ifunc_handle_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit. `args` may be null, `handle` not.
  */
-ifunc_status ifunc_handle_try_send(const ifunc_handle *handle, const void *args, size_t n);
+ifunc_status ifunc_handle_try_send(const ifunc_handle *handle,
+                                   const void *args,
+                                   size_t n);
 
 /**
  * Sends, and makes a call to wait for. `args` as for `ifunc_handle_send`. `handle` and `call` must not be null.
@@ -1017,9 +1015,12 @@ ifunc_status ifunc_handle_try_send(const ifunc_handle *handle, const void *args,
 ifunc_status ifunc_handle_call(const ifunc_handle *handle, const void *args, size_t n, ifunc_call **call);
 
 /**
- * As `ifunc_handle_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none.
+ * As `ifunc_handle_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none. `args` may be null, nothing else.
  */
-ifunc_status ifunc_handle_try_call(const ifunc_handle *handle, const void *args, size_t n, ifunc_call **call);
+ifunc_status ifunc_handle_try_call(const ifunc_handle *handle,
+                                   const void *args,
+                                   size_t n,
+                                   ifunc_call **call);
 
 /**
  * Sends, waits for the answer at most the handle's timeout, and writes it to `answer`. `answer_len` receives its whole length, and may be
@@ -1068,9 +1069,10 @@ ifunc_status ifunc_message_send(const ifunc_message *message,
                                 const ifunc_handle *handle);
 
 /**
- * As `ifunc_message_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit.
+ * As `ifunc_message_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit. `handle` may be null, `message` not.
  */
-ifunc_status ifunc_message_try_send(const ifunc_message *message, const ifunc_handle *handle);
+ifunc_status ifunc_message_try_send(const ifunc_message *message,
+                                    const ifunc_handle *handle);
 
 /**
  * Sends a message, as `ifunc_message_send` does, and makes a call to wait for. `message` and `call` must not be null.
@@ -1078,9 +1080,11 @@ ifunc_status ifunc_message_try_send(const ifunc_message *message, const ifunc_ha
 ifunc_status ifunc_message_call(const ifunc_message *message, const ifunc_handle *handle, ifunc_call **call);
 
 /**
- * As `ifunc_message_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none.
+ * As `ifunc_message_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none. `handle` may be null, nothing else.
  */
-ifunc_status ifunc_message_try_call(const ifunc_message *message, const ifunc_handle *handle, ifunc_call **call);
+ifunc_status ifunc_message_try_call(const ifunc_message *message,
+                                    const ifunc_handle *handle,
+                                    ifunc_call **call);
 
 /**
  * Frees a message. Null: does nothing.
@@ -1231,7 +1235,7 @@ ifunc_status ifunc_source_load_bytes(const ifunc_source *source,
 ifunc_status ifunc_source_flush(const ifunc_source *source);
 
 /**
- * As `ifunc_source_flush`, but waits at most `timeout_ns` nanoseconds.
+ * As `ifunc_source_flush`, but waits at most `timeout_ns` nanoseconds. `source` must not be null.
  */
 ifunc_status ifunc_source_flush_for(const ifunc_source *source, uint64_t timeout_ns);
 
@@ -1407,7 +1411,8 @@ uint64_t ifunc_target_poll_interval(const ifunc_target *target);
 ifunc_status ifunc_target_stats(const ifunc_target *target, ifunc_stats **stats);
 
 /**
- * Exports a function, while the target serves, too: see `ifunc_target_options_export_function`. Any thread, also in an invocation.
+ * Exports a function, while the target serves, too: see `ifunc_target_options_export_function`. Any thread, also in an invocation. `signature`
+ * may be null: any image may import it. Nothing else may be null.
  */
 ifunc_status ifunc_target_add_function(const ifunc_target *target,
                                        const char *name,
@@ -1415,7 +1420,8 @@ ifunc_status ifunc_target_add_function(const ifunc_target *target,
                                        ifunc_function function);
 
 /**
- * Exports a variable, while the target serves, too: see `ifunc_target_options_export_data`. Any thread, also in an invocation.
+ * Exports a variable, while the target serves, too: see `ifunc_target_options_export_data`. Any thread, also in an invocation. `signature`
+ * may be null: any image may import it. Nothing else may be null.
  */
 ifunc_status ifunc_target_add_data(const ifunc_target *target,
                                    const char *name,
@@ -1468,9 +1474,9 @@ void ifunc_target_options_destroy(ifunc_target_options *options);
 
 /**
  * Accepts code from processes of the same user. A network does not tell users: see `ifunc_target_options_accept_code_of_every_peer` and
- * `ifunc_target_options_read_policy`. ACCEPTED CODE RUNS WITH ALL RIGHTS OF THIS PROCESS. An invocation that ends early (a panic, a fault, a
- * deadline) leaves the exported functions that it is in by a jump, as `longjmp` would: locks that they hold stay locked. `options` must not
- * be null.
+ * `ifunc_target_options_read_policy`. ACCEPTED CODE RUNS WITH ALL RIGHTS OF THIS PROCESS. See
+ * `ifunc_target_options_export_function` for what an invocation that ends early does to the exported function that it is in. `options` must
+ * not be null.
  */
 ifunc_status ifunc_target_options_accept_code(ifunc_target_options *options);
 
@@ -1511,8 +1517,11 @@ ifunc_status ifunc_target_options_set_target_type(ifunc_target_options *options,
 
 /**
  * Lets images import a function by this name. It is what the accepted code takes it for, and lives as long as the targets. It runs on the
- * stack of the ifunc. `signature` may be null: any image may import it; otherwise it is the text of its type in Rust, with the name
- * (`fn score(u32)->u32`), and images that state another one are refused. Nothing else may be null.
+ * stack of the ifunc, as a part of the invocation, and nothing guards it: it must not be left by `longjmp` or a C++ exception; a fault in it
+ * ends the process at every `ifunc_level`; a deadline waits until it returns. If it calls a function of the ifunc by a pointer, and that
+ * panics, faults or meets the deadline, it is left by a jump, as by `longjmp`: locks that it holds stay locked. `signature` may be null:
+ * any image may import it; otherwise it is the text of its type in Rust, with the name (`fn score(u32)->u32`), and images that state
+ * another one are refused. Nothing else may be null.
  */
 ifunc_status ifunc_target_options_export_function(ifunc_target_options *options,
                                                   const char *name,
@@ -1623,8 +1632,8 @@ ifunc_status ifunc_target_options_set_ring(ifunc_target_options *options,
                                            uint32_t bytes);
 
 /**
- * How long an invocation may run, in nanoseconds; it then ends as IFUNC_FAILURE_DEADLINE. Default: without a limit. An exported function is
- * left by a jump. `options` must not be null.
+ * How long an invocation may run, in nanoseconds; it then ends as IFUNC_FAILURE_DEADLINE. Default: without a limit. An invocation in an
+ * exported function ends when that returns. `options` must not be null.
  */
 ifunc_status ifunc_target_options_set_max_run_time(ifunc_target_options *options,
                                                    uint64_t ns);
@@ -1720,6 +1729,7 @@ ifunc_status ifunc_source_connect_over(const ifunc_worker *worker,
 
 /**
  * As `ifunc_source_connect_over`, but does not wait: `ifunc_connecting_poll` has the source. For a single thread that makes progress itself.
+ * `options` may be null: the defaults. Nothing else may be null.
  */
 ifunc_status ifunc_connecting_start(const ifunc_worker *worker,
                                     struct ucp_ep *ep,
@@ -1743,4 +1753,4 @@ void ifunc_connecting_destroy(ifunc_connecting *connecting);
 #endif  // __cplusplus
 
 #endif  /* IFUNC_RT_H */
-/* Generated by `cargo xtask capi-header` from an interface with the digest 47a754e62eb489fd. */
+/* Generated by `cargo xtask capi-header` from an interface with the digest 092ced7f3c6a23a7. */

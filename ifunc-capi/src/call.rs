@@ -74,13 +74,13 @@ pub unsafe extern "C" fn ifunc_call_wait(call: *mut ifunc_call) -> ifunc_status 
     })
 }
 
-/// As `ifunc_call_wait`, but waits at most `timeout_ns` nanoseconds.
+/// As `ifunc_call_wait`, but waits at most `timeout_ns` nanoseconds. `call` must not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_call_wait_for(call: *mut ifunc_call, timeout_ns: u64) -> ifunc_status {
     enter(|| object_mut!(call).wait(duration(timeout_ns)))
 }
 
-/// As `ifunc_call_wait`, but does not wait: IFUNC_STATUS_IN_PROGRESS if there is no answer yet.
+/// As `ifunc_call_wait`, but does not wait: IFUNC_STATUS_IN_PROGRESS if there is no answer yet. `call` must not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_call_test(call: *mut ifunc_call) -> ifunc_status {
     enter(|| {

@@ -87,10 +87,9 @@ fn of_error(error: &Error) -> (ifunc_status, u32) {
         Error::PayloadTooLarge { .. } | Error::AnswersTooLarge { .. } | Error::ImageTooLarge { .. } => {
             (S::TooLarge, 0)
         }
-        Error::Answer { .. } => (S::BadAnswer, 0),
         Error::OtherIfunc { .. } => (S::OtherIfunc, 0),
         Error::Earlier(earlier) => (S::Earlier, of_error(earlier).1),
-        // The enum may grow: this crate is of the same release, and its test has all of them.
+        // `Answer`: sources here take answers as bytes, which need not decode. The enum may grow: this crate is of the same release.
         _ => (S::Internal, 0),
     }
 }
@@ -135,6 +134,7 @@ fn of_connect(error: &ConnectError) -> ifunc_status {
         }
         ConnectError::Library { .. } | ConnectError::Ucx { .. } => S::Ucx,
         ConnectError::Worker => S::InvalidAddress,
+        ConnectError::WorkerClosed => S::Worker,
         ConnectError::Refused { .. } | ConnectError::OtherUser { .. } => S::Refused,
         ConnectError::Version { .. } => S::Version,
         ConnectError::Protocol { .. } => S::Protocol,
@@ -161,6 +161,7 @@ fn of_listen(error: &ListenError) -> ifunc_status {
         ListenError::InUse { .. } | ListenError::PortInUse { .. } => S::AddressInUse,
         ListenError::Library { .. } | ListenError::Ucx { .. } => S::Ucx,
         ListenError::Worker => S::InvalidAddress,
+        ListenError::WorkerClosed => S::Worker,
         ListenError::Ring { .. } => S::Limit,
         _ => S::System,
     }

@@ -102,7 +102,8 @@ pub unsafe extern "C" fn ifunc_target_add_node(
     address: *const c_char,
 ) -> ifunc_status {
     enter(|| {
-        object!(target).nodes()?.add(number, text!(address))?;
+        let (target, address) = (object!(target), text!(address));
+        target.nodes()?.add(number, address)?;
         Ok(ifunc_status::Ok)
     })
 }

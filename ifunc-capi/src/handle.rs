@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ifunc_handle_send(
     })
 }
 
-/// As `ifunc_handle_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit.
+/// As `ifunc_handle_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit. `args` may be null, `handle` not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_handle_try_send(
     handle: *const ifunc_handle,
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn ifunc_handle_call(
     })
 }
 
-/// As `ifunc_handle_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none.
+/// As `ifunc_handle_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none. `args` may be null, nothing else.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_handle_try_call(
     handle: *const ifunc_handle,

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ifunc_message_send(
     })
 }
 
-/// As `ifunc_message_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit.
+/// As `ifunc_message_send`, but never waits: IFUNC_STATUS_WOULD_BLOCK if there is no credit. `handle` may be null, `message` not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_message_try_send(
     message: *const ifunc_message,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn ifunc_message_call(
     })
 }
 
-/// As `ifunc_message_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none.
+/// As `ifunc_message_call`, but never waits for credit: IFUNC_STATUS_WOULD_BLOCK if there is none. `handle` may be null, nothing else.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_message_try_call(
     message: *const ifunc_message,

@@ -252,7 +252,7 @@ pub unsafe extern "C" fn ifunc_source_flush(source: *const ifunc_source) -> ifun
     })
 }
 
-/// As `ifunc_source_flush`, but waits at most `timeout_ns` nanoseconds.
+/// As `ifunc_source_flush`, but waits at most `timeout_ns` nanoseconds. `source` must not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_source_flush_for(
     source: *const ifunc_source,

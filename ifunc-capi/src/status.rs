@@ -81,8 +81,6 @@ pub enum ifunc_status {
     Payload = -27,
     /// A payload, an image or the answers exceed a limit.
     TooLarge = -28,
-    /// The answer is malformed.
-    BadAnswer = -29,
     /// An earlier send failed; `ifunc_rt_last_error` says how. This one was not sent.
     Earlier = -30,
     /// The answer is longer than the caller's memory, which has its beginning.
@@ -95,7 +93,7 @@ pub enum ifunc_status {
     Group = -34,
     /// An environment variable has a value that it cannot have.
     Environment = -35,
-    /// The worker is closed, or UCX has other features than the runtime needs.
+    /// The worker is closed, or sends shorter headers of active messages than the runtime needs.
     Worker = -36,
     /// A function that the caller passed returned another value than 0.
     Cancelled = -37,
@@ -135,7 +133,6 @@ statuses! {
     Incomplete = c"IFUNC_STATUS_INCOMPLETE",
     Payload = c"IFUNC_STATUS_PAYLOAD",
     TooLarge = c"IFUNC_STATUS_TOO_LARGE",
-    BadAnswer = c"IFUNC_STATUS_BAD_ANSWER",
     Earlier = c"IFUNC_STATUS_EARLIER",
     Truncated = c"IFUNC_STATUS_TRUNCATED",
     OtherIfunc = c"IFUNC_STATUS_OTHER_IFUNC",

@@ -303,7 +303,8 @@ pub unsafe extern "C" fn ifunc_target_stats(
     })
 }
 
-/// Exports a function, while the target serves, too: see `ifunc_target_options_export_function`. Any thread, also in an invocation.
+/// Exports a function, while the target serves, too: see `ifunc_target_options_export_function`. Any thread, also in an invocation. `signature`
+/// may be null: any image may import it. Nothing else may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_add_function(
     target: *const ifunc_target,
@@ -318,7 +319,8 @@ pub unsafe extern "C" fn ifunc_target_add_function(
     })
 }
 
-/// Exports a variable, while the target serves, too: see `ifunc_target_options_export_data`. Any thread, also in an invocation.
+/// Exports a variable, while the target serves, too: see `ifunc_target_options_export_data`. Any thread, also in an invocation. `signature`
+/// may be null: any image may import it. Nothing else may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_add_data(
     target: *const ifunc_target,
@@ -389,10 +391,9 @@ pub unsafe extern "C" fn ifunc_target_connect(
 ) -> ifunc_status {
     enter(|| {
         let out = out!(source);
+        let (target, address) = (object!(target), text!(address));
         let options = options_or_default(object_or_null!(options));
-        let source = object!(target)
-            .exclusive()?
-            .connect_with(text!(address), options)?;
+        let source = target.exclusive()?.connect_with(address, options)?;
         Ok(out.set(ifunc_source::new(source, &options)))
     })
 }

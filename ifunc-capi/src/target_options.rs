@@ -166,9 +166,9 @@ pub unsafe extern "C" fn ifunc_target_options_destroy(options: *mut ifunc_target
 }
 
 /// Accepts code from processes of the same user. A network does not tell users: see `ifunc_target_options_accept_code_of_every_peer` and
-/// `ifunc_target_options_read_policy`. ACCEPTED CODE RUNS WITH ALL RIGHTS OF THIS PROCESS. An invocation that ends early (a panic, a fault, a
-/// deadline) leaves the exported functions that it is in by a jump, as `longjmp` would: locks that they hold stay locked. `options` must not
-/// be null.
+/// `ifunc_target_options_read_policy`. ACCEPTED CODE RUNS WITH ALL RIGHTS OF THIS PROCESS. See
+/// `ifunc_target_options_export_function` for what an invocation that ends early does to the exported function that it is in. `options` must
+/// not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_options_accept_code(
     options: *mut ifunc_target_options,
@@ -269,8 +269,11 @@ pub unsafe extern "C" fn ifunc_target_options_set_target_type(
 }
 
 /// Lets images import a function by this name. It is what the accepted code takes it for, and lives as long as the targets. It runs on the
-/// stack of the ifunc. `signature` may be null: any image may import it; otherwise it is the text of its type in Rust, with the name
-/// (`fn score(u32)->u32`), and images that state another one are refused. Nothing else may be null.
+/// stack of the ifunc, as a part of the invocation, and nothing guards it: it must not be left by `longjmp` or a C++ exception; a fault in it
+/// ends the process at every `ifunc_level`; a deadline waits until it returns. If it calls a function of the ifunc by a pointer, and that
+/// panics, faults or meets the deadline, it is left by a jump, as by `longjmp`: locks that it holds stay locked. `signature` may be null:
+/// any image may import it; otherwise it is the text of its type in Rust, with the name (`fn score(u32)->u32`), and images that state
+/// another one are refused. Nothing else may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_options_export_function(
     options: *mut ifunc_target_options,
@@ -504,8 +507,8 @@ pub unsafe extern "C" fn ifunc_target_options_set_ring(
     })
 }
 
-/// How long an invocation may run, in nanoseconds; it then ends as IFUNC_FAILURE_DEADLINE. Default: without a limit. An exported function is
-/// left by a jump. `options` must not be null.
+/// How long an invocation may run, in nanoseconds; it then ends as IFUNC_FAILURE_DEADLINE. Default: without a limit. An invocation in an
+/// exported function ends when that returns. `options` must not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_options_set_max_run_time(
     options: *mut ifunc_target_options,

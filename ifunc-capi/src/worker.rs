@@ -135,6 +135,7 @@ pub unsafe extern "C" fn ifunc_source_connect_over(
 }
 
 /// As `ifunc_source_connect_over`, but does not wait: `ifunc_connecting_poll` has the source. For a single thread that makes progress itself.
+/// `options` may be null: the defaults. Nothing else may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_connecting_start(
     worker: *const ifunc_worker,

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::process::{output, status};
+use crate::blocks::blocks;
+use crate::process::{built, output, status};
 use crate::steps::Steps;
 use crate::{capi, debian};
 
@@ -41,6 +42,7 @@ pub(crate) fn run(steps: &mut Steps) {
             steps.step("C and C++ programs by CMake", || by_cmake(&prefix));
         }
         steps.step("installed manual pages", || manual(&prefix));
+        steps.step("docs/c.md", || guide(&prefix));
     }
 }
 
@@ -119,6 +121,45 @@ fn runs(program: &Path, prefix: &Path) -> Result<(), String> {
     match said.trim() == format!("version {}", env!("CARGO_PKG_VERSION")) {
         true => Ok(()),
         false => Err(format!("`{}` said `{}`", program.display(), said.trim())),
+    }
+}
+
+/// Runs the blocks of `docs/c.md` in order, as its reader does: in an empty folder outside of the checkout, with what was installed.
+fn guide(prefix: &Path) -> Result<String, String> {
+    let path = crate::root().join("docs/c.md");
+    let text = fs::read_to_string(&path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
+    let command = built(&["cargo-ifunc"])?.join("cargo-ifunc");
+    let home = Path::new("/tmp").join(format!("ifunc-guide-{}", std::process::id()));
+    fs::create_dir(&home).map_err(|e| format!("cannot create `{}`: {e}", home.display()))?;
+    let (mut printed, mut expected, mut result) = (String::new(), String::new(), Ok(()));
+    for block in &blocks(&text) {
+        match block.language() {
+            "text" => expected = block.text.clone(),
+            "sh" if !block.is_only_read() && result.is_ok() => {
+                let mut bash = Command::new("bash");
+                bash.args(["-euo", "pipefail", "-c"])
+                    .arg(format!("cargo() {{ \"$CARGO_IFUNC\" \"$@\"; }}\n{}", block.text))
+                    .current_dir(&home)
+                    .env("CARGO_IFUNC", &command)
+                    .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+                    .env("LD_LIBRARY_PATH", prefix.join("lib"))
+                    // The address in it is everybody's.
+                    .env("IFUNC_RUNTIME_DIR", &home)
+                    .env_remove("IFUNC_LIB_DIR")
+                    .stdin(Stdio::null());
+                match output(&mut bash) {
+                    Ok(said) => printed += &said,
+                    Err(why) => result = Err(format!("line {}: {why}", block.line)),
+                }
+            }
+            _ => {}
+        }
+    }
+    let _ = fs::remove_dir_all(&home);
+    result?;
+    match printed == expected {
+        true => Ok(String::new()),
+        false => Err(format!("it printed\n{printed}and not\n{expected}")),
     }
 }
 

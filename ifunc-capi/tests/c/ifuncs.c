@@ -167,3 +167,16 @@ uint32_t spreads_main(void *payload, size_t n, void *target_args, struct ifunc_c
     }
     return IFUNC_OK;
 }
+
+/* Starts `spreads` on a node: the payload is the node's number and the depth. */
+COPIED(visits)
+IFUNC_MAIN_WITH_CONTEXT(visits);
+uint32_t visits_main(void *payload, size_t n, void *target_args, struct ifunc_context *ctx)
+{
+    uint64_t what[2];
+    (void)target_args;
+    if (n != sizeof what)
+        return IFUNC_BAD_PAYLOAD;
+    memcpy(what, payload, sizeof what);
+    return ifunc_send(ctx, (uint32_t)what[0], spreads, &what[1], sizeof what[1]) == IFUNC_SENT ? IFUNC_OK : IFUNC_BAD_PAYLOAD;
+}

@@ -1,28 +1,29 @@
 /* A program with UCX of its own: one context, a worker that serves and a worker that sends, and an endpoint from one to the other, all on one
  * thread. With an argument, only the program calls `ucp_worker_progress`. */
-#include <ifunc_rt.h>
+#include "check.h"
+
 #include <ucp/api/ucp.h>
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, ifunc_rt_last_error());                         \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-#define OK(call) CHECK((call) == IFUNC_STATUS_OK)
-#define FAILS(status, text, call) CHECK((call) == (status) && strstr(ifunc_rt_last_error(), (text)))
 
 enum { AM_ID = 17 };
 
 static ucp_worker_h served, sending;
 static bool is_ours;
+
+static ucp_context_h new_context(uint64_t features)
+{
+    ucp_params_t params;
+    ucp_config_t *config;
+    ucp_context_h context;
+    memset(&params, 0, sizeof params);
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = features;
+    CHECK(ucp_config_read(NULL, NULL, &config) == UCS_OK);
+    CHECK(ucp_init(&params, config, &context) == UCS_OK);
+    ucp_config_release(config);
+    return context;
+}
 
 /* What such a program does anyway. */
 static void progress(void)
@@ -48,11 +49,22 @@ static ucp_worker_h new_worker(ucp_context_h context)
     return worker;
 }
 
+/* A worker that the runtime cannot use. */
+static void without_active_messages(void)
+{
+    ucp_context_h context = new_context(UCP_FEATURE_TAG);
+    ucp_worker_h worker = new_worker(context);
+    ifunc_worker *attached;
+
+    FAILS(IFUNC_STATUS_WORKER, "UCP_FEATURE_AM", ifunc_worker_attach(context, worker, AM_ID, 0, &attached));
+    CHECK(!attached);
+    ucp_worker_destroy(worker);
+    ucp_cleanup(context);
+}
+
 int main(int argc, char **argv)
 {
-    ucp_params_t params;
-    ucp_config_t *config;
-    ucp_context_h context;
+    ucp_context_h context = new_context(UCP_FEATURE_AM | UCP_FEATURE_TAG);
     ucp_address_t *address;
     ucp_ep_params_t ep_params;
     ucp_ep_h ep;
@@ -74,12 +86,7 @@ int main(int argc, char **argv)
     (void)argv;
     is_ours = argc > 1;
     flags = is_ours ? IFUNC_WORKER_NO_PROGRESS : 0;
-    memset(&params, 0, sizeof params);
-    params.field_mask = UCP_PARAM_FIELD_FEATURES;
-    params.features = UCP_FEATURE_AM | UCP_FEATURE_TAG;
-    CHECK(ucp_config_read(NULL, NULL, &config) == UCS_OK);
-    CHECK(ucp_init(&params, config, &context) == UCS_OK);
-    ucp_config_release(config);
+    without_active_messages();
     served = new_worker(context);
     sending = new_worker(context);
     CHECK(ucp_worker_get_address(served, &address, &len) == UCS_OK);
@@ -138,6 +145,12 @@ int main(int argc, char **argv)
     OK(ifunc_target_destroy(target));
     OK(ifunc_worker_close(here));
     OK(ifunc_worker_close(there));
+    OK(ifunc_worker_close(there));
+    CHECK(!ifunc_worker_poll(there));
+    FAILS(IFUNC_STATUS_WORKER, "is closed", ifunc_target_listen_on(there, options, &target));
+    FAILS(IFUNC_STATUS_WORKER, "is closed", ifunc_source_connect_over(here, ep, its_options, &source));
+    FAILS(IFUNC_STATUS_WORKER, "is closed", ifunc_connecting_start(here, ep, its_options, &connecting));
+    CHECK(!target && !source && !connecting);
     ifunc_worker_destroy(here);
     ifunc_worker_destroy(there);
     ifunc_target_options_destroy(options);
@@ -149,6 +162,7 @@ int main(int argc, char **argv)
     ucp_worker_destroy(sending);
     ucp_worker_destroy(served);
     ucp_cleanup(context);
+    print_met();
     puts("own worker passed");
     return 0;
 }

@@ -45,6 +45,9 @@ pub enum ListenError {
         "a target cannot listen at the address of another worker; help: listen at `ucx-worker:`; the target then says what its address is"
     )]
     Worker,
+    /// The worker is closed.
+    #[error("a target cannot listen on a worker that is closed; help: lend the runtime another one")]
+    WorkerClosed,
     /// UCX refused something.
     #[error("{doing}: UCX says: {problem}")]
     Ucx {
@@ -103,6 +106,9 @@ pub enum ConnectError {
     /// `ucx-worker:` alone is no target's address.
     #[error("`ucx-worker:` names no target; help: write what the target said that its address is")]
     Worker,
+    /// The worker is closed.
+    #[error("a source cannot connect over a worker that is closed; help: lend the runtime another one")]
+    WorkerClosed,
     /// The target said no.
     #[error("the target at `{address}` refused the connection: {reason}")]
     Refused {
@@ -199,6 +205,7 @@ impl ConnectError {
                 | Self::Directory { .. }
                 | Self::Library { .. }
                 | Self::Worker
+                | Self::WorkerClosed
         )
     }
 }

@@ -75,7 +75,7 @@ pub enum WorkerError {
     },
     /// Headers of active messages are too short.
     #[error(
-        "the worker sends headers of at most {max_am_header} bytes with its active messages, and ifunc needs 40; help: let it use other transports (UCX_TLS)"
+        "the worker sends headers of at most {max_am_header} bytes with its active messages, and ifunc needs 40; help: make its context with UCP_FEATURE_AM; if it has that, let it use other transports (UCX_TLS)"
     )]
     Header {
         /// Bytes that it can send.

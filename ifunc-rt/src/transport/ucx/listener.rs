@@ -201,6 +201,10 @@ impl Engine {
     /// Makes a target that is known by the address of its worker.
     pub(crate) fn listen(self: &Arc<Self>, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
         let mut locked = self.lock();
+        // The application may have destroyed it.
+        if locked.state.closed {
+            return Err(ListenError::WorkerClosed);
+        }
         let address = Address::UcxWorker(Some(locked.address()?));
         if locked.state.acceptor.is_some() {
             return Err(ListenError::InUse {

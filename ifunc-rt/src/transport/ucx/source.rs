@@ -151,11 +151,13 @@ impl Over {
     /// Sends the hello, and does not wait.
     pub(crate) fn call(&self) -> Result<Calling, ConnectError> {
         let mut locked = self.engine.lock();
-        if locked.state.closed || locked.state.lost.contains(&self.endpoint) {
+        if locked.state.closed {
+            return Err(ConnectError::WorkerClosed);
+        }
+        if locked.state.lost.contains(&self.endpoint) {
             return Err(ConnectError::Refused {
                 address: format!("{self:?}"),
-                reason: "the application said that the worker is closed, or that the endpoint's peer is gone"
-                    .into(),
+                reason: "the application said that the endpoint's peer is gone".into(),
             });
         }
         // SAFETY: by the promise of `over`, as the application has not said that the peer is gone.

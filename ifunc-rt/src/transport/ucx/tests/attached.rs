@@ -144,6 +144,10 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     assert!(matches!(receive(&mut other_there), Err(LinkError::Closed)));
     assert!(other_there.tx().reserve(1, 1).is_err() && listener.accept().is_none());
     assert!(lent_here.detach());
+    assert!(matches!(
+        over_there.call().map(drop),
+        Err(ConnectError::WorkerClosed)
+    ));
     drop((there, ep, here));
     drop((
         other_there,
