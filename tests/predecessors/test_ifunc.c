@@ -1,9 +1,9 @@
 /* One server and one client, which send ifuncs to each other by puts into each other's heap.
  *
- *     server: test_ifunc [-n MESSAGES] [-h HEAP_LOG2]
- *     client: test_ifunc [-n MESSAGES] [-h HEAP_LOG2] HOST
+ *     server: test_ifunc [-n MESSAGES] [-l LARGEST_LOG2] [-h HEAP_LOG2]
+ *     client: test_ifunc [-n MESSAGES] [-l LARGEST_LOG2] [-h HEAP_LOG2] HOST
  *
- * Single invocations first; then the rate at which the server takes messages of 1 byte to 1 MiB through a ring of slots, and
+ * Single invocations first, of code in libraries and in memory; then the rate at which the server takes messages of 1 byte to 1 MiB through a ring of slots, and
  * half of a round trip, both with the code in each message. */
 #define _GNU_SOURCE 1
 #include <stdio.h>
@@ -15,12 +15,11 @@
 #include "test_ifunc.h"
 #include "variant.h"
 
-#define LARGEST_LOG2 20
-
 static struct peer self;
 static struct remote other;
 static int sock;
 static size_t messages = 2000;
+static int largest_log2 = 20;
 static int heap_log2 = 26;
 
 /* The space that the programs of each form leave for a message with its code. */
@@ -74,15 +73,10 @@ static ucp_ifunc_h registered(const char *name, int pure)
 }
 
 /* Sends one message of an ifunc, which the source forgets afterwards. */
-static void send_once(const char *name, int pure, void *args, size_t size)
+static void send_and_forget(ucp_ifunc_h ifunc, const char *name, void *args, size_t size)
 {
-    ucp_ifunc_h ifunc = registered(name, pure), again = NULL;
-    ucp_ifunc_msg_t msg;
+    ucp_ifunc_msg_t msg = message(ifunc, args, size);
 
-    /* A name is registered once; the second time it is the same handle. */
-    must(register_named(self.context, name, pure, &again), "the second registration");
-    check(ifunc == again, "the second registration has another handle");
-    msg = message(ifunc, args, size);
     printf("Sending %s, %zu bytes\n", name, msg.frame_size);
     send_to(msg, 0);
     must(peer_flush(self.worker, other.ep), "flush");
@@ -90,6 +84,65 @@ static void send_once(const char *name, int pure, void *args, size_t size)
     ucp_deregister_ifunc(self.context, ifunc);
     meet(sock, &self);
 }
+
+static void send_once(const char *name, int pure, void *args, size_t size)
+{
+    ucp_ifunc_h ifunc = registered(name, pure), again = NULL;
+
+    /* A name is registered once; the second time it is the same handle. */
+    must(register_named(self.context, name, pure, &again), "the second registration");
+    check(ifunc == again, "the second registration has another handle");
+    send_and_forget(ifunc, name, args, size);
+}
+
+#ifdef THREECHAINS
+#define MOST_CODE ((size_t)1 << 20)
+
+/* Registers code that this program has in memory, as a front end does that makes it there: for two architectures, of which the library takes
+ * its own. Bitcode is refused by status. */
+static ucp_ifunc_h registered_from_memory(const char *name)
+{
+    const char *folder = getenv("UCX_IFUNC_LIB_DIR");
+    char x86_64[] = "x86_64-pc-linux-gnu", aarch64[] = "aarch64-unknown-linux-gnu", libc[] = "libc.so.6", text[16], path[4096];
+    char bitcode[] = "BC\xc0\xde, and no bitcode";
+    char *deps[1];
+    ucp_ifunc_reg_param_t param;
+    ucp_llvm_bc_t code[2];
+    ucp_ifunc_h ifunc;
+    FILE *file;
+    void *bytes = malloc(MOST_CODE);
+    size_t size;
+
+    check(folder && bytes, "UCX_IFUNC_LIB_DIR and malloc");
+    snprintf(path, sizeof path, "%s/%s.so", folder, name);
+    file = fopen(path, "rb");
+    check(file != NULL, path);
+    size = fread(bytes, 1, MOST_CODE, file);
+    check(size < MOST_CODE, "a library is too large");
+    fclose(file);
+
+    memset(&param, 0, sizeof param);
+    strcpy(text, name);
+    param.name = text;
+    deps[0] = libc;
+    code[0].triple = x86_64;
+    code[1].triple = aarch64;
+    code[0].bc = code[1].bc = bitcode;
+    code[0].size = code[1].size = sizeof bitcode;
+    check(ucp_register_ifunc_im(self.context, param, code, 2, deps, 1, &ifunc) == UCS_ERR_UNSUPPORTED, "bitcode");
+    /* On each architecture, the other one's code is none of ours. */
+#ifdef __x86_64__
+    code[0].bc = bytes;
+    code[0].size = (uint32_t)size;
+#else
+    code[1].bc = bytes;
+    code[1].size = (uint32_t)size;
+#endif
+    must(ucp_register_ifunc_im(self.context, param, code, 2, deps, 1, &ifunc), "ucp_register_ifunc_im");
+    free(bytes);
+    return ifunc;
+}
+#endif
 
 #ifndef PAPER
 /* The target's own function, whose address `pure` finds in its arguments. */
@@ -122,6 +175,10 @@ static void single_invocations(int is_server)
 #endif
         must(poll_until(self.heap, self.heap_size, NULL), "multi");
         meet(sock, &self);
+#ifdef THREECHAINS
+        must(poll_until(self.heap, self.heap_size, NULL), "hello from memory");
+        meet(sock, &self);
+#endif
         return;
     }
     send_once("hello", 0, NULL, 0);
@@ -135,13 +192,16 @@ static void single_invocations(int is_server)
         data[n] = (unsigned char)((unsigned)rand() >> 8 & 15);
     send_once("multi", 0, data, size);
     free(data);
+#ifdef THREECHAINS
+    send_and_forget(registered_from_memory("hello"), "hello from memory", NULL, 0);
+#endif
 }
 
 static void serve_throughput(void)
 {
     int log2;
 
-    for (log2 = 0; log2 <= LARGEST_LOG2; log2++) {
+    for (log2 = 0; log2 <= largest_log2; log2++) {
         size_t payload = (size_t)1 << log2, slot = slot_size(payload);
         /* The last slot has the signal. */
         size_t slots = self.heap_size / slot - 1, all = rounds(payload), i;
@@ -185,7 +245,7 @@ static void drive_throughput(void)
     ucp_ifunc_h b = registered("b", 0);
     int log2;
 
-    for (log2 = 0; log2 <= LARGEST_LOG2; log2++) {
+    for (log2 = 0; log2 <= largest_log2; log2++) {
         size_t payload = (size_t)1 << log2, slot = slot_size(payload);
         size_t slots = self.heap_size / slot - 1, all = rounds(payload), i;
         volatile unsigned char *signal = self.heap + self.heap_size - 1;
@@ -222,7 +282,7 @@ static void ping_pong(int is_server)
     ucp_ifunc_h b = registered("b", 0);
     int log2;
 
-    for (log2 = 0; log2 <= LARGEST_LOG2; log2++) {
+    for (log2 = 0; log2 <= largest_log2; log2++) {
         size_t payload = (size_t)1 << log2, slot = slot_size(payload), all = rounds(payload), i;
         ucp_ifunc_msg_t msg = message(b, NULL, payload);
         struct tally tally;
@@ -256,7 +316,7 @@ static void injected_ping_pong(int is_server)
     ucp_ifunc_h p = registered("p", 0);
     int log2;
 
-    for (log2 = 0; log2 <= LARGEST_LOG2; log2++) {
+    for (log2 = 0; log2 <= largest_log2; log2++) {
         size_t payload = (size_t)1 << log2, slot = slot_size(payload), all = rounds(payload), i, size = 0;
         struct pong pong;
         void *bytes = NULL;
@@ -297,15 +357,17 @@ static void options(int argc, char **argv)
 {
     int option;
 
-    while ((option = getopt(argc, argv, "n:h:")) != -1) {
+    while ((option = getopt(argc, argv, "n:l:h:")) != -1) {
         if (option == 'n')
             messages = (size_t)atol(optarg);
+        else if (option == 'l')
+            largest_log2 = atoi(optarg);
         else if (option == 'h')
             heap_log2 = atoi(optarg);
         else
             exit(2);
     }
-    check(messages > 0 && heap_log2 >= 23 && heap_log2 < 40, "the options");
+    check(messages > 0 && largest_log2 >= 0 && largest_log2 <= 20 && heap_log2 >= 23 && heap_log2 < 40, "the options");
 }
 
 int main(int argc, char **argv)

@@ -15,9 +15,6 @@ use crate::{child, debian, dropin};
 
 /// A pair of programs that takes longer is killed.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Sizes from 1 byte to 1 MiB.
-const SIZES: usize = 21;
-
 /// A variant of the interface.
 #[derive(Clone, Copy)]
 struct Variant {
@@ -57,6 +54,72 @@ const COMPILERS: [(&str, &[&str]); 4] = [
     ("g++", &["-std=c++11", "-x", "c++"]),
     ("clang++", &["-std=c++11", "-x", "c++"]),
 ];
+
+/// What looks at the memory that a program uses. Its reports end the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checker {
+    None,
+    /// AddressSanitizer with its search for leaks, and UndefinedBehaviorSanitizer.
+    Sanitizers,
+    Valgrind,
+}
+
+impl Checker {
+    /// What the name of a run ends in.
+    fn shown(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Sanitizers => ", under sanitizers",
+            Self::Valgrind => ", under valgrind",
+        }
+    }
+
+    /// What the name of a program ends in that is compiled for it.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Sanitizers => "-sanitized",
+            Self::None | Self::Valgrind => "",
+        }
+    }
+
+    /// Options of the compiler.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Sanitizers => &[
+                "-g",
+                "-fsanitize=address,undefined",
+                "-fno-sanitize-recover=undefined",
+            ],
+            Self::None | Self::Valgrind => &[],
+        }
+    }
+
+    /// What a program is started by.
+    fn tool(self) -> &'static [&'static str] {
+        match self {
+            // Injected code has a stack of its own.
+            Self::Valgrind => &[
+                "valgrind",
+                "--quiet",
+                "--error-exitcode=99",
+                "--leak-check=full",
+                "--show-leak-kinds=definite",
+                "--errors-for-leak-kinds=definite",
+                "--max-stackframe=65536",
+            ],
+            Self::None | Self::Sanitizers => &[],
+        }
+    }
+
+    /// Messages of each size, and the logarithm of the largest one.
+    fn effort(self) -> (&'static str, usize) {
+        match self {
+            Self::None => ("200", 20),
+            Self::Sanitizers => ("20", 20),
+            Self::Valgrind => ("10", 16),
+        }
+    }
+}
 
 /// The command.
 pub(crate) fn command(options: &[String]) -> ExitCode {
@@ -110,18 +173,27 @@ fn of_name(steps: &mut Steps, only: &str) {
         };
         for (compiler, _) in COMPILERS {
             step(format!("over shared memory, {compiler}"), &|| {
-                test_ifunc(variant, compiler, None)
+                test_ifunc(variant, compiler, Checker::None, None)
+            });
+        }
+        for checker in [Checker::Sanitizers, Checker::Valgrind] {
+            step(format!("over shared memory{}", checker.shown()), &|| {
+                test_ifunc(variant, "gcc", checker, None)
             });
         }
         step("between two hosts".into(), &|| {
             let (_switch, hosts) = network(&scratch("hosts")?, 2)?;
-            test_ifunc(variant, "gcc", Some(&hosts))
+            test_ifunc(variant, "gcc", Checker::None, Some(&hosts))
         });
         if variant.has_chase {
-            for servers in [1, 2, 4] {
-                step(format!("pointer chase over {servers} servers on hosts"), &|| {
-                    pointer_chase(variant, servers)
-                });
+            let plain = [1, 2, 4].map(|servers| (servers, Checker::None));
+            let checked = [Checker::Sanitizers, Checker::Valgrind].map(|checker| (2, checker));
+            for (servers, checker) in plain.into_iter().chain(checked) {
+                let shown = checker.shown();
+                step(
+                    format!("pointer chase over {servers} servers on hosts{shown}"),
+                    &|| pointer_chase(variant, servers, checker),
+                );
             }
         }
     }
@@ -138,8 +210,8 @@ fn folder(variant: Variant) -> PathBuf {
     crate::scratch().join("predecessors").join(variant.name)
 }
 
-fn program(variant: Variant, compiler: &str, name: &str) -> PathBuf {
-    folder(variant).join(format!("{name}-{compiler}"))
+fn program(variant: Variant, compiler: &str, checker: Checker, name: &str) -> PathBuf {
+    folder(variant).join(format!("{name}-{compiler}{}", checker.suffix()))
 }
 
 /// Compiles programs and ifuncs of a variant.
@@ -152,7 +224,9 @@ fn build(prefix: &Path, variant: Variant) -> Result<String, String> {
     if variant.has_chase {
         programs.push("pointer_chase");
     }
-    for (compiler, language) in COMPILERS {
+    let plain = COMPILERS.map(|(compiler, language)| (compiler, language, Checker::None));
+    let (gcc, c99) = COMPILERS[0];
+    for (compiler, language, checker) in plain.into_iter().chain([(gcc, c99, Checker::Sanitizers)]) {
         for name in &programs {
             let mut command = Command::new(compiler);
             command
@@ -166,9 +240,10 @@ fn build(prefix: &Path, variant: Variant) -> Result<String, String> {
                     variant.define,
                     "-I.",
                 ])
+                .args(checker.flags())
                 .arg(&include)
                 .args([format!("{name}.c").as_str(), "peer.c", "-x", "none", "-o"])
-                .arg(program(variant, compiler, name))
+                .arg(program(variant, compiler, checker, name))
                 .arg(format!("-L{}", libraries.display()))
                 .arg(format!("-Wl,-rpath,{}", libraries.display()))
                 .args(["-lucp_ifunc", "-lucp", "-lucs"])
@@ -193,7 +268,7 @@ fn build(prefix: &Path, variant: Variant) -> Result<String, String> {
     status(&mut ifunc(&args)?)?;
     Ok(format!(
         "{} programs, {} ifuncs",
-        programs.len() * COMPILERS.len(),
+        programs.len() * (COMPILERS.len() + 1),
         simple.len() + 1
     ))
 }
@@ -201,17 +276,20 @@ fn build(prefix: &Path, variant: Variant) -> Result<String, String> {
 /// Starts a program of a variant, on a host or here, with its output in `log`.
 fn start(
     variant: Variant,
-    program: &Path,
+    (program, checker): (&Path, Checker),
     args: &[&str],
     host: Option<&Host>,
     port: u16,
     log: &Path,
 ) -> Result<Child, String> {
+    let path = program.to_string_lossy();
+    let words = [checker.tool(), &[&*path]].concat();
     let mut command = match host {
-        Some(host) => host.command(&program.to_string_lossy()),
-        None => Command::new(program),
+        Some(host) => host.command(words[0]),
+        None => Command::new(words[0]),
     };
     command
+        .args(&words[1..])
         .args(args)
         .env("PEER_PORT", port.to_string())
         .env("UCX_IFUNC_LIB_DIR", folder(variant).join("ifuncs/release"))
@@ -254,21 +332,28 @@ fn free_port() -> Result<u16, String> {
 }
 
 /// The program of single invocations, rates and ping-pong.
-fn test_ifunc(variant: Variant, compiler: &str, hosts: Option<&[Host]>) -> Result<String, String> {
-    let program = program(variant, compiler, "test_ifunc");
+fn test_ifunc(
+    variant: Variant,
+    compiler: &str,
+    checker: Checker,
+    hosts: Option<&[Host]>,
+) -> Result<String, String> {
+    let program = program(variant, compiler, checker, "test_ifunc");
     let to = folder(variant);
     let (server_log, client_log) = (to.join("server.log"), to.join("client.log"));
     let port = free_port()?;
-    let messages = ["-n", "200"];
+    let (messages, largest) = checker.effort();
+    let (sizes, largest) = (largest + 1, largest.to_string());
     let [server, client] = match hosts {
         Some([server, client, ..]) => [Some(server), Some(client)],
         _ => [None, None],
     };
     let name = server.map_or("127.0.0.1".to_owned(), Host::ip);
-    let mut args = messages.to_vec();
-    let server = start(variant, &program, &args, server, port, &server_log)?;
+    let mut args = vec!["-n", messages, "-l", &largest];
+    let program = (program.as_path(), checker);
+    let server = start(variant, program, &args, server, port, &server_log)?;
     args.push(&name);
-    let client = start(variant, &program, &args, client, port, &client_log)?;
+    let client = start(variant, program, &args, client, port, &client_log)?;
     let said = ended(vec![(client, client_log), (server, server_log)])?;
     let (client, server) = (&said[0], &said[1]);
 
@@ -276,7 +361,7 @@ fn test_ifunc(variant: Variant, compiler: &str, hosts: Option<&[Host]>) -> Resul
     let rounds = if variant.has_chase { 2 } else { 1 };
     for text in [client, server] {
         let (rates, times) = (count(text, " messages/s"), count(text, " us"));
-        if (rates, times) != (SIZES, rounds * SIZES) {
+        if (rates, times) != (sizes, rounds * sizes) {
             return Err(format!("{rates} rates and {times} times:\n{text}"));
         }
     }
@@ -293,6 +378,11 @@ fn test_ifunc(variant: Variant, compiler: &str, hosts: Option<&[Host]>) -> Resul
     for start in expected {
         line(server, start).ok_or_else(|| format!("the server did not print `{start}`:\n{server}"))?;
     }
+    // The second one is that of code in memory.
+    let hellos = server.matches(expected[0]).count();
+    if hellos != rounds {
+        return Err(format!("{hellos} of {rounds} lines `{}`:\n{server}", expected[0]));
+    }
     let hash = line(server, "SHA-256 ").ok_or("the server printed no hash")?;
     if line(client, "SHA-256 ").as_ref() != Some(&hash) {
         return Err(format!("the hashes differ:\n{client}\n{server}"));
@@ -302,8 +392,9 @@ fn test_ifunc(variant: Variant, compiler: &str, hosts: Option<&[Host]>) -> Resul
 }
 
 /// The pointer chase in each mode; the results must be equal.
-fn pointer_chase(variant: Variant, servers: usize) -> Result<String, String> {
-    let program = program(variant, "gcc", "pointer_chase");
+fn pointer_chase(variant: Variant, servers: usize, checker: Checker) -> Result<String, String> {
+    let program = program(variant, "gcc", checker, "pointer_chase");
+    let program = (program.as_path(), checker);
     let scratch = scratch("hosts")?;
     let (_switch, hosts) = network(&scratch, servers + 1)?;
     let port = 13_337;
@@ -313,14 +404,14 @@ fn pointer_chase(variant: Variant, servers: usize) -> Result<String, String> {
         let mut running = Vec::new();
         for (n, host) in hosts[..servers].iter().enumerate() {
             let log = scratch.join(format!("server-{mode}-{n}.log"));
-            running.push((start(variant, &program, &[], Some(host), port, &log)?, log));
+            running.push((start(variant, program, &[], Some(host), port, &log)?, log));
         }
         let names: Vec<String> = hosts[..servers].iter().map(Host::ip).collect();
         let mut args = vec!["-d", "4", "-c", "5"];
         args.extend(names.iter().map(String::as_str));
         args.push(mode);
         let log = scratch.join(format!("client-{mode}.log"));
-        let client = start(variant, &program, &args, Some(&hosts[servers]), port, &log)?;
+        let client = start(variant, program, &args, Some(&hosts[servers]), port, &log)?;
         running.insert(0, (client, log));
         let said = ended(running)?;
         // `[ 0]: WORD`; UCX's warnings begin with a bracket, too.
