@@ -41,6 +41,18 @@
 //! | numbers of ifuncs and triples | 32 and 4 | 4096 per process, and any |
 //! | a panic, `abort` or failed `assert` in `NAME_main` | ended the process | `UCS_ERR_CANCELED` and a line on the standard error |
 //!
+//! # What else differs for a program
+//!
+//! | what | there | here |
+//! |---|---|---|
+//! | `UCX_IFUNC_LIB_DIR` | one folder, 255 characters | of any length; a list with colons, too |
+//! | files | `NAME.so`; Three-Chains also `NAME.<triple>.bc` and `NAME.deps` | `NAME.so` alone, whatever `llvm_bc` says: it has the image, and the image names its shared libraries |
+//! | `ucp_register_ifunc` of Three-Chains finds no code for this machine | `UCS_ERR_NO_ELEM` | `UCS_ERR_IO_ERROR`, as for every library that is not there; the line on the standard error names the file |
+//! | `pure` | the code imports nothing | no effect: an image states what it imports |
+//! | statuses of the poll function | three, or four | `UCS_ERR_NO_RESOURCE`, too, when invocations are too deep inside of one another or there is no memory: the message waits. A program that loops until `UCS_OK` or `UCS_ERR_CANCELED` goes on |
+//! | null pointers | a fault | `UCS_ERR_INVALID_PARAM`, or ignored |
+//! | the frame | 20 or 24 bytes beside code and payload, of a form that programs could know | 48 bytes, and alignment; within the slots of all three systems |
+//!
 //! What their interface does not let us close: there is no authentication (`SECURITY.md`), no answer, and no report to the source of
 //! a frame that was refused. A source that puts into a slot before it is free loses messages.
 //!

@@ -1,7 +1,9 @@
 /* One server and one client, which send ifuncs to each other by puts into each other's heap.
  *
- *     server: test_ifunc [-n MESSAGES] [-l LARGEST_LOG2] [-h HEAP_LOG2]
- *     client: test_ifunc [-n MESSAGES] [-l LARGEST_LOG2] [-h HEAP_LOG2] HOST
+ *     server: test_ifunc [-p] [-n MESSAGES] [-l LARGEST_LOG2] [-h HEAP_LOG2]
+ *     client: test_ifunc [-p] [-n MESSAGES] [-l LARGEST_LOG2] [-h HEAP_LOG2] HOST
+ *
+ * -p: the worker makes progress while a process waits for a message.
  *
  * Single invocations first, of code in libraries and in memory; then the rate at which the server takes messages of 1 byte to 1 MiB through a ring of slots, and
  * half of a round trip, both with the code in each message. */
@@ -357,10 +359,14 @@ static void options(int argc, char **argv)
 {
     int option;
 
-    while ((option = getopt(argc, argv, "n:l:h:")) != -1) {
+    while ((option = getopt(argc, argv, "pn:l:h:")) != -1) {
         if (option == 'n')
             messages = (size_t)atol(optarg);
-        else if (option == 'l')
+        else if (option == 'p') {
+#ifndef THREECHAINS
+            makes_progress = 1;
+#endif
+        } else if (option == 'l')
             largest_log2 = atoi(optarg);
         else if (option == 'h')
             heap_log2 = atoi(optarg);

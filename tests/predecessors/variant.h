@@ -23,7 +23,12 @@ static inline ucs_status_t register_named(ucp_context_h context, const char *nam
 #endif
 }
 
-/* The first two forms do not progress the worker, which moves nothing over shared memory and everything over TCP. */
+#ifndef THREECHAINS
+/* The first two forms do not progress the worker, and their programs do not either while they wait: UCX puts into shared memory without the
+ * target's help. Over TCP, a program must. */
+static int makes_progress = 0;
+#endif
+
 static inline ucs_status_t poll_for(ucp_context_h context, void *buffer, size_t size, void *args, ucp_worker_h worker)
 {
 #ifdef THREECHAINS
@@ -31,7 +36,7 @@ static inline ucs_status_t poll_for(ucp_context_h context, void *buffer, size_t 
 #else
     ucs_status_t status = ucp_poll_ifunc(context, buffer, size, args);
 
-    if (status == UCS_ERR_NO_MESSAGE)
+    if (status == UCS_ERR_NO_MESSAGE && makes_progress)
         ucp_worker_progress(worker);
     return status;
 #endif

@@ -350,6 +350,8 @@ fn test_ifunc(
     };
     let name = server.map_or("127.0.0.1".to_owned(), Host::ip);
     let mut args = vec!["-n", messages, "-l", &largest];
+    // TCP moves nothing without the target's progress.
+    args.extend(hosts.map(|_| "-p"));
     let program = (program.as_path(), checker);
     let server = start(variant, program, &args, server, port, &server_log)?;
     args.push(&name);
