@@ -9,7 +9,7 @@ use super::{GroupError, Place};
 use crate::os::EventFd;
 use crate::source::connection::{Connection, Service};
 use crate::transport::address::Address;
-use crate::transport::{ConnectError, Route};
+use crate::transport::{ConnectError, Connector, Route};
 use crate::{SourceOptions, rendezvous::Rendezvous};
 
 /// Threads that connect at the same time.
@@ -35,11 +35,13 @@ pub(crate) struct Dialed {
 
 /// Makes connections, and wakes the thread that serves for each result.
 #[derive(Clone)]
-pub(super) struct Dialer(Arc<Shared>);
+pub(crate) struct Dialer(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
     doorbell: Arc<EventFd>,
+    /// By whose means links are made, where they lead to the address.
+    connector: Option<Arc<dyn Connector>>,
 }
 
 #[derive(Default)]
@@ -51,10 +53,11 @@ struct State {
 }
 
 impl Dialer {
-    pub(super) fn new(doorbell: Arc<EventFd>) -> Self {
+    pub(crate) fn new(doorbell: Arc<EventFd>, connector: Option<Arc<dyn Connector>>) -> Self {
         Self(Arc::new(Shared {
             state: Mutex::default(),
             doorbell,
+            connector,
         }))
     }
 
@@ -145,7 +148,11 @@ impl Shared {
             let options = SourceOptions::default()
                 .connect_timeout(left.min(ATTEMPT))
                 .reconnect(Duration::ZERO);
-            let why = match Connection::connect(Route::Address(address), options, Some(service.clone())) {
+            let route = match &self.connector {
+                Some(connector) => Route::Beside(Arc::clone(connector), address),
+                None => Route::Address(address),
+            };
+            let why = match Connection::connect(route, options, Some(service.clone())) {
                 Ok(mut connection) => match connection.peer_node() {
                     Some(found) if found == node => {
                         connection.greet();

@@ -66,7 +66,7 @@ use std::time::Duration;
 
 pub use nodes::Nodes;
 
-pub(crate) use dial::Dialed;
+pub(crate) use dial::{Dialed, Dialer};
 pub(crate) use nodes::Membership;
 
 use crate::SourceError;

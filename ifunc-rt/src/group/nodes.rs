@@ -10,7 +10,6 @@ use ifunc_exec::services::now;
 use super::dial::{Dialed, Dialer, Dialing};
 use super::{Group, GroupError, Place, check};
 use crate::Source;
-use crate::os::EventFd;
 use crate::rendezvous::Published;
 use crate::source::connection::Service;
 use crate::travel::Travels;
@@ -37,11 +36,11 @@ impl Membership {
     pub(crate) fn new(
         group: &Group,
         published: Option<Published>,
-        doorbell: Arc<EventFd>,
+        dialer: Dialer,
         travels: Arc<Travels>,
     ) -> Self {
         Self {
-            nodes: Nodes::new(group, doorbell, travels),
+            nodes: Nodes::new(group, dialer, travels),
             _published: published,
         }
     }
@@ -65,7 +64,7 @@ struct State {
 }
 
 impl Nodes {
-    fn new(group: &Group, doorbell: Arc<EventFd>, travels: Arc<Travels>) -> Self {
+    fn new(group: &Group, dialer: Dialer, travels: Arc<Travels>) -> Self {
         travels.with(|node| group.members.keys().for_each(|&member| node.add(member)));
         Self(Arc::new(Shared {
             number: group.number,
@@ -73,7 +72,7 @@ impl Nodes {
                 members: group.members.clone(),
                 ..State::default()
             }),
-            dialer: Dialer::new(doorbell),
+            dialer,
             travels,
         }))
     }

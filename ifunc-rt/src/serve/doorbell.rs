@@ -66,12 +66,17 @@ impl TargetDoorbell {
             if let Err(error) = self.epoll.add(link.doorbell(), 0, events) {
                 tracing::error!(%error, "a target cannot watch a link that it made");
             }
-            if let Some(interval) = link.poll_interval() {
-                let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-                self.poll_interval.fetch_min(interval, Ordering::Relaxed);
-            }
+            self.poll_within(link.poll_interval());
         }
         *watched = link;
+    }
+
+    /// The target has a link that is to be polled so often.
+    pub(crate) fn poll_within(&self, interval: Option<Duration>) {
+        if let Some(interval) = interval {
+            let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+            self.poll_interval.fetch_min(interval, Ordering::Relaxed);
+        }
     }
 
     /// The longest time until the next poll; `None`: the doorbells report every event.

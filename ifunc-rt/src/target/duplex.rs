@@ -20,6 +20,11 @@ use crate::source::shared::SharedConnection;
 use crate::transport::{ConnectError, Ends, Key, Link, Waiter};
 use crate::{Source, SourceError, SourceOptions};
 
+/// The key of a connection: its listener's, or one of its own, which no listener gives out.
+pub(super) fn own_key(named: Option<Key>, number: u64) -> Key {
+    named.unwrap_or(Key(u64::MAX - number))
+}
+
 /// Invocations that one poll runs.
 const QUANTUM: usize = 64;
 /// Why a connection ends with its target.
@@ -52,8 +57,9 @@ struct Node {
 
 /// What wakes the target for the link.
 enum Doorbell {
-    /// The listener that accepted the link. Its sources are listed as long as the connection lives.
-    Listener(Peers),
+    /// The listener's, by whose means the link was made. It was accepted if there are peers, and its sources are listed among these as
+    /// long as the connection lives.
+    Listener(Option<Peers>),
     /// The link's own.
     Own {
         target: Arc<TargetDoorbell>,
@@ -66,14 +72,15 @@ enum Doorbell {
 impl Duplex {
     /// Of a link that the target accepted from a node.
     pub(super) fn accepted(number: u64, link: Link, host: &Host) -> Self {
-        let (key, info) = (link.key, SourceInfo::new(number, &link.peer));
+        let (key, info) = (own_key(link.key, number), SourceInfo::new(number, &link.peer));
         let options = SourceOptions::default();
         let source = Connection::of_link(None, link, options, Some(host.service())).map(Source::of);
         let Ok(Ok(source)) = source else {
             unreachable!("it makes neither a descriptor nor a thread");
         };
         host.peers.add(info, source.clone());
-        Self::new(&source, info, key, Doorbell::Listener(host.peers.clone()), host)
+        let peers = Some(host.peers.clone());
+        Self::new(&source, info, key, Doorbell::Listener(peers), host)
     }
 
     /// Of a link that the target made. It `reconnects`, or ends with the link.
@@ -86,19 +93,28 @@ impl Duplex {
         reconnects: bool,
         host: &Host,
     ) -> Result<(Source, Self), SourceError> {
-        let peer = connection.served_link().map(|(link, _)| link.peer.clone());
-        let peer = peer.ok_or_else(|| ConnectError::Io {
+        let link = connection.served_link();
+        let link = link.map(|(link, _)| (link.peer.clone(), link.key, link.waiter.poll_interval()));
+        let (peer, key, interval) = link.ok_or_else(|| ConnectError::Io {
             doing: "connecting".into(),
             source: std::io::ErrorKind::ConnectionReset.into(),
         })?;
         let source = Source::of(connection)?;
-        // No listener gives out keys from the end.
-        let (info, key) = (SourceInfo::new(number, &peer), Key(u64::MAX - number));
-        let doorbell = Doorbell::Own {
-            target: Arc::clone(&host.doorbell),
-            watched: None,
-            reconnects,
+        let info = SourceInfo::new(number, &peer);
+        // Another link may have another key.
+        let key = key.filter(|_| !reconnects);
+        let doorbell = match key {
+            Some(_) => {
+                host.doorbell.poll_within(interval);
+                Doorbell::Listener(None)
+            }
+            None => Doorbell::Own {
+                target: Arc::clone(&host.doorbell),
+                watched: None,
+                reconnects,
+            },
         };
+        let key = own_key(key, number);
         let mut duplex = Self::new(&source, info, key, doorbell, host);
         if let Some(nodes) = host.nodes().filter(|_| !reconnects) {
             Self::list(&mut duplex.node, info, nodes, source.clone());
@@ -132,8 +148,8 @@ impl Duplex {
     #[cold]
     fn list_accepted(node: &mut Option<Node>, doorbell: &Doorbell, info: SourceInfo, nodes: &Nodes) {
         let source = match doorbell {
-            Doorbell::Listener(peers) => peers.source(info.connection),
-            Doorbell::Own { .. } => None,
+            Doorbell::Listener(Some(peers)) => peers.source(info.connection),
+            Doorbell::Listener(None) | Doorbell::Own { .. } => None,
         };
         if let Some(source) = source {
             Self::list(node, info, nodes, source);
@@ -173,8 +189,8 @@ impl Duplex {
         waiter.map_or_else(String::new, |waiter| waiter.carried_by())
     }
 
-    /// Whether the listener watches the link's doorbell.
-    fn is_accepted(&self) -> bool {
+    /// Whether the listener names the link, and its doorbell is the link's.
+    pub(super) fn is_named(&self) -> bool {
         matches!(self.doorbell, Doorbell::Listener(_))
     }
 
@@ -317,16 +333,16 @@ impl Duplex {
     /// Whether a poll processed something since the last call. A link whose doorbell the listener does not watch counts as
     /// busy: no listener reports it.
     pub(super) fn take_busy(&mut self) -> bool {
-        std::mem::take(&mut self.is_busy) || !self.is_accepted()
+        std::mem::take(&mut self.is_busy) || !self.is_named()
     }
 
     pub(super) fn park(&mut self) {
-        let is_accepted = self.is_accepted();
+        let is_named = self.is_named();
         let connection = &mut self.shared.lock().connection;
         if let Doorbell::Own { target, watched, .. } = &mut self.doorbell {
             target.watch(watched, connection.waiter());
         }
-        connection.park(!is_accepted);
+        connection.park(!is_named);
     }
 
     pub(super) fn is_quiet(&mut self, host: &Host) -> bool {
@@ -359,7 +375,8 @@ impl Duplex {
 impl Drop for Duplex {
     fn drop(&mut self) {
         let listed = match &mut self.doorbell {
-            Doorbell::Listener(peers) => peers.remove(self.info.connection),
+            Doorbell::Listener(Some(peers)) => peers.remove(self.info.connection),
+            Doorbell::Listener(None) => None,
             Doorbell::Own { target, watched, .. } => {
                 target.watch(watched, None);
                 None

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Host, Target};
 use crate::driver::backoff::after;
-use crate::group::{Dialed, Group, GroupError, Membership, Nodes};
+use crate::group::{Dialed, Dialer, Group, GroupError, Membership, Nodes};
 use crate::rendezvous::Rendezvous;
 use crate::source::connection::Connection;
 use crate::transport::address::Address;
@@ -82,11 +82,10 @@ impl Target {
         let publish = |rendezvous: &Rendezvous| rendezvous.publish(group.number, &self.address());
         let published = group.rendezvous.as_ref().map(publish).transpose()?;
         self.set_node(Some(group.number));
-        let (doorbell, travels) = (
-            Arc::clone(&self.host.doorbell.local),
-            Arc::clone(&self.host.travels),
-        );
-        let membership = Membership::new(&group, published, doorbell, travels);
+        let doorbell = Arc::clone(&self.host.doorbell.local);
+        let dialer = Dialer::new(doorbell, self.links.listener.connector());
+        let travels = Arc::clone(&self.host.travels);
+        let membership = Membership::new(&group, published, dialer, travels);
         let nodes = membership.nodes.clone();
         self.host.membership = Some(membership);
         if !group.is_on_demand

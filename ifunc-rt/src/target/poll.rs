@@ -14,7 +14,7 @@ use ifunc_abi::hello::Roles;
 use ifunc_exec::Session;
 
 use super::argument::Argument;
-use super::duplex::Duplex;
+use super::duplex::{Duplex, own_key};
 use super::one_way::OneWay;
 use super::tasks::Tasks;
 use super::{Host, Target, TargetError};
@@ -190,7 +190,7 @@ pub(super) struct Links {
     active: VecDeque<Box<Connection>>,
     parked: HashMap<Key, Box<Connection>>,
     pub(super) listener: Box<dyn Listener>,
-    /// Links that the target made: its listener does not report them.
+    /// Links that the target made and that its listener does not name.
     connected: Vec<Key>,
     /// Polls since the last review.
     polls: usize,
@@ -257,7 +257,9 @@ impl Links {
     ) -> Result<Source, SourceError> {
         let (source, duplex) = Duplex::connected(self.last + 1, connection, reconnects, host)?;
         self.last += 1;
-        self.connected.push(duplex.key);
+        if !duplex.is_named() {
+            self.connected.push(duplex.key);
+        }
         let connection = Connection::Duplex(Box::new(duplex));
         self.active.push_back(Box::new(connection));
         Ok(source)
@@ -346,6 +348,8 @@ impl Links {
     fn forget(&mut self, host: &Host, at: usize) {
         if let Some(connection) = self.active.remove(at) {
             host.forget(connection.source().connection);
+            let key = connection.key();
+            self.connected.retain(|&connected| connected != key);
         }
     }
 
@@ -604,7 +608,7 @@ impl Connection {
     /// By which the listener names it.
     fn key(&self) -> Key {
         match self {
-            Self::OneWay(connection) => connection.link.key,
+            Self::OneWay(connection) => own_key(connection.link.key, connection.state.source.connection),
             Self::Duplex(connection) => connection.key,
             Self::Tasks(_) => Tasks::KEY,
         }

@@ -24,8 +24,8 @@ pub(crate) struct Link {
     pub(crate) peer: Peer,
     /// What the peer stated about itself.
     pub(crate) hello: Hello,
-    /// What a target's listener names the link by. Unused on the source's side.
-    pub(crate) key: Key,
+    /// What the listener of this process's target names the link by. `None`: no listener does.
+    pub(crate) key: Option<Key>,
 }
 
 /// The two directions of a link.

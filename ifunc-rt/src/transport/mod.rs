@@ -5,6 +5,7 @@
 //! The two sides are alike: source and target are roles of the layers above.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound};
@@ -60,6 +61,8 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
 pub(crate) enum Route {
     /// By its address.
     Address(Address),
+    /// By the means of this process's listener, if they lead to the address; otherwise as by the address alone.
+    Beside(Arc<dyn Connector>, Address),
     /// By an endpoint that the application has.
     #[cfg(feature = "ucx")]
     Endpoint(ucx::Over),
@@ -68,7 +71,7 @@ pub(crate) enum Route {
 impl std::fmt::Display for Route {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Address(address) => address.fmt(f),
+            Self::Address(address) | Self::Beside(_, address) => address.fmt(f),
             #[cfg(feature = "ucx")]
             Self::Endpoint(over) => std::fmt::Debug::fmt(over, f),
         }
@@ -83,6 +86,10 @@ impl Route {
     pub(crate) fn connect(&self, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
         let address = match self {
             Self::Address(address) => address,
+            Self::Beside(connector, address) => match connector.connect(address, config, deadline) {
+                Some(result) => return result,
+                None => address,
+            },
             #[cfg(feature = "ucx")]
             Self::Endpoint(over) => return over.connect(deadline),
         };
@@ -148,6 +155,12 @@ pub(crate) trait Listener: Send {
     /// Takes the announcement back.
     fn disarm(&mut self);
 
+    /// Makes links by the means of this listener, which then names them as it names those that it accepts. `None`: each link has means
+    /// of its own.
+    fn connector(&self) -> Option<Arc<dyn Connector>> {
+        None
+    }
+
     /// Whether any thread may use the listener and its links, or only the thread that made them.
     fn serves_any_thread(&self) -> bool {
         true
@@ -157,4 +170,15 @@ pub(crate) trait Listener: Send {
     fn pace(&self) -> u32 {
         64
     }
+}
+
+/// Makes links by the means of a listener, on another thread than the one that serves: to poll the listener is to poll them all.
+pub(crate) trait Connector: std::fmt::Debug + Send + Sync {
+    /// Connects to a target. `None`: the listener's means do not lead there.
+    fn connect(
+        &self,
+        to: &Address,
+        config: &ConnectConfig,
+        deadline: Instant,
+    ) -> Option<Result<Link, ConnectError>>;
 }

@@ -105,8 +105,8 @@ impl Connection {
     pub(super) fn into_link(self: Arc<Self>, peer: Peer, hello: Hello) -> Link {
         let ring = |towards: Side| self.segment.layout().ring(towards);
         let key = match &self.role {
-            Role::Source(_) => Key(0),
-            Role::Target(slot) => Key(slot.bit.into()),
+            Role::Source(_) => None,
+            Role::Target(slot) => Some(Key(slot.bit.into())),
         };
         let (incoming, outgoing) = (self.side, self.side.other());
         Link {

@@ -18,7 +18,7 @@ use super::put;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::os::wait_readable;
 use crate::transport::window::SendWindow;
-use crate::transport::{self, Body, Ends, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
+use crate::transport::{self, Body, Ends, Inbound, Key, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
 pub(super) struct Handle {
@@ -36,6 +36,7 @@ impl Drop for Handle {
 /// The link of a connection that is open.
 pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     let locked = engine.lock();
+    let key = locked.state.acceptor.is_some().then(|| id.key());
     let connection = locked.state.connections.get(&id)?;
     let hello = connection.hello?;
     let handle = Arc::new(Handle {
@@ -60,14 +61,14 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 passed: 0,
             };
             drop(locked);
-            Some(handle.link(hello, Ends::other(sender, receiver)))
+            Some(handle.link(hello, key, Ends::other(sender, receiver)))
         }
         Stage::Put(rings) => {
             let (view, peer) = (rings.view.clone(), rings.peer);
             drop(locked);
             let sender = put::link::Sender::new(&handle, view.clone(), peer);
             let receiver = put::link::Receiver::new(&handle, view);
-            Some(handle.link(hello, Ends::other(sender, receiver)))
+            Some(handle.link(hello, key, Ends::other(sender, receiver)))
         }
         _ => None,
     }
@@ -77,10 +78,10 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
 const CLOSED: LinkError = LinkError::Closed;
 
 impl Handle {
-    fn link(self: Arc<Self>, hello: Hello, ends: Ends) -> Link {
+    fn link(self: Arc<Self>, hello: Hello, key: Option<Key>, ends: Ends) -> Link {
         Link {
             ends,
-            key: self.id.key(),
+            key,
             waiter: self,
             peer: Peer { uid: None, pid: None },
             hello,

@@ -8,13 +8,14 @@ use ::ucx::code::{UCS_ERR_ALREADY_EXISTS, UCS_ERR_BUSY};
 use ::ucx::{Error, Library, LoadError};
 
 use super::attached::Attached;
+use super::beside::Beside;
 use super::engine::{Engine, Locked};
 use super::handshake::{Mode, Welcome};
 use super::link;
 use super::settings::check_version;
 use super::table::{Acceptor, Closing};
 use crate::transport::address::{Address, HostPort};
-use crate::transport::{Key, Link, ListenConfig, ListenError, Listener};
+use crate::transport::{Connector, Key, Link, ListenConfig, ListenError, Listener};
 
 /// A listening target.
 struct UcxListener {
@@ -163,6 +164,10 @@ impl Listener for UcxListener {
         if let Some(acceptor) = &mut self.engine.lock().state.acceptor {
             (acceptor.armed, acceptor.asleep) = (false, false);
         }
+    }
+
+    fn connector(&self) -> Option<Arc<dyn Connector>> {
+        Some(Arc::new(Beside::new(&self.engine, &self.address)?))
     }
 
     fn serves_any_thread(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Processes of any hosts, over UCX's active messages; or by its puts, see [`put`].
 //!
 //! UCX is found when it is needed; nothing is linked. Each listener and each source's link has a context and a worker of
-//! its own ([`engine`], with [`requests`]), used under one [`lock`]. UCX's callbacks only fill an event queue ([`events`]); what follows from
+//! its own ([`engine`], with [`requests`]), used under one [`lock`]; the links that a node makes to other nodes are on its listener's ([`beside`]). UCX's callbacks only fill an event queue ([`events`]); what follows from
 //! it is decided when UCX has returned ([`dispatch`], [`acceptor`], [`closing`]). A source connects to the address of UCX's listener and sends a
 //! hello, which the target answers ([`handshake`]). Each frame is an active message ([`header`]), sent from the buffer that
 //! it was encoded in ([`packet`]); UCX sends small ones eagerly and lets large ones be fetched. What may be under way is
@@ -25,6 +25,7 @@ mod acceptor;
 mod arming;
 mod attached;
 mod attempts;
+mod beside;
 mod closing;
 mod credits;
 mod dispatch;

@@ -1,6 +1,7 @@
 //! The source's side of making a connection.
 
 use ifunc_abi::hello;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,49 +18,49 @@ use super::header::Notice;
 use super::link;
 use super::settings::check_version;
 use super::table::{ConnectionId, Stage};
-use crate::transport::address::{Address, WorkerAddress};
+use crate::transport::address::{Address, HostPort, WorkerAddress};
 use crate::transport::{ConnectConfig, ConnectError, Link, LinkError};
 
 /// UCX says at once that no target listens, but not before it is initialised, which takes a while: a source whose time is over
 /// waits for that much.
 const GRACE: Duration = Duration::from_millis(100);
+/// Time between two looks for the answer, on a worker that another thread serves.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// Connects to the target at an address of UCX's.
 pub(crate) fn connect(to: &Address, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
     let address = to.to_string();
     let ucx = Library::load()?;
     let (mode, host) = match Mode::of_host(to) {
-        Some((mode, at)) => {
-            let host = at.resolve().map_err(|source| ConnectError::Io {
-                doing: format!("looking for the host of `{address}`"),
-                source,
-            })?;
-            check_version(ucx.version(), host.ip()).map_err(|problem| ConnectError::Library { problem })?;
-            (mode, Some(host))
-        }
+        Some((mode, at)) => (mode, Some(look_up(ucx, at)?)),
         None => (Mode::Messages, None),
     };
     attempts::until(deadline, |attempt| {
         // The target notices the end of an attempt by the end of its worker.
         let engine = Engine::new(ucx, host.map(|host| host.ip()), config.peer_timeout, mode)?;
         let mut locked = engine.lock();
-        let (endpoint, addresses) = match (host, to) {
-            (Some(host), _) => {
-                let endpoint = locked.worker.connect(host, ErrorMode::Peer);
-                let doing = CONNECTING;
-                (endpoint.map_err(|status| Error { doing, status })?, None)
-            }
+        let calling = match (host, to) {
+            (Some(host), _) => locked.call_host(&engine, host, config.hello, &address)?,
             (None, Address::UcxWorker(Some(worker))) => {
                 let own = locked.address()?;
                 let endpoint = locked.connect_to_worker(worker);
                 let endpoint = endpoint.map_err(|status| failed(status, &address))?;
-                (endpoint, Some((worker, own)))
+                locked.call(&engine, endpoint, config.hello, Some((worker, own)), &address)
             }
             _ => return Err(ConnectError::Worker),
         };
-        let calling = locked.call(&engine, endpoint, config.hello, addresses, &address);
         calling.wait(locked, attempt.deadline, || attempt.is_hopeless())
     })
+}
+
+/// The address of a host by which UCX can be used.
+pub(super) fn look_up(ucx: Library, at: &HostPort) -> Result<SocketAddr, ConnectError> {
+    let host = at.resolve().map_err(|source| ConnectError::Io {
+        doing: format!("looking for the host of `{at}`"),
+        source,
+    })?;
+    check_version(ucx.version(), host.ip()).map_err(|problem| ConnectError::Library { problem })?;
+    Ok(host)
 }
 
 impl From<LoadError> for ConnectError {
@@ -177,6 +178,20 @@ pub(crate) struct Calling {
 }
 
 impl Locked<'_> {
+    /// Sends a hello to where a target listens.
+    pub(super) fn call_host(
+        &mut self,
+        engine: &Arc<Engine>,
+        host: SocketAddr,
+        hello: hello::Hello,
+        address: &str,
+    ) -> Result<Calling, ConnectError> {
+        let endpoint = self.worker.connect(host, ErrorMode::Peer);
+        let doing = CONNECTING;
+        let endpoint = endpoint.map_err(|status| Error { doing, status })?;
+        Ok(self.call(engine, endpoint, hello, None, address))
+    }
+
     /// Sends a hello. Between workers it goes to the first of the addresses, and states the second.
     fn call(
         &mut self,
@@ -225,6 +240,25 @@ impl Calling {
         let deadline = deadline.max(Instant::now() + GRACE);
         locked.progress_until(deadline, |locked| self.has_answer(locked) || is_hopeless());
         self.decide(locked)
+    }
+
+    /// As [`wait`](Self::wait), on a worker that another thread serves: that thread has the lock between two looks.
+    pub(super) fn wait_beside(
+        mut self,
+        deadline: Instant,
+        mut is_hopeless: impl FnMut() -> bool,
+    ) -> Result<Link, ConnectError> {
+        let deadline = deadline.max(Instant::now() + GRACE);
+        loop {
+            if let Some(result) = self.poll() {
+                return result;
+            }
+            if Instant::now() >= deadline || is_hopeless() {
+                let engine = Arc::clone(&self.engine);
+                return self.decide(engine.lock());
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     fn has_answer(&self, locked: &Locked<'_>) -> bool {

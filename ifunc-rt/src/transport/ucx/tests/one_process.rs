@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::transport::{ConnectError, ListenError};
+use crate::transport::{ConnectConfig, ConnectError, ListenError};
 
 by_each_mode! {
     a_target_listens_on_loopback_and_says_where,
@@ -16,6 +16,7 @@ by_each_mode! {
     a_target_that_sleeps_is_rung,
     a_source_that_sleeps_is_rung,
     many_sources_come_and_go,
+    links_beside_a_listener_are_named_by_it,
 }
 
 fn a_target_listens_on_loopback_and_says_where(mode: Mode) {
@@ -72,6 +73,68 @@ fn only_the_loopback_device_is_listened_on(mode: Mode) {
         "{listening:?} beside {}",
         listener.address()
     );
+}
+
+fn links_beside_a_listener_are_named_by_it(mode: Mode) {
+    let [mut here, mut there] = [(); 2].map(|()| listen(&any(mode), small()).unwrap());
+    let (connector, to) = (here.connector().unwrap(), address(&*there));
+    let dialing = std::thread::spawn(move || connector.connect(&to, &ConnectConfig::default(), soon()));
+    let mut accepted = None;
+    wait_for("a link", || {
+        assert!(here.accept().is_none());
+        accepted = accepted.take().or_else(|| there.accept());
+        (dialing.is_finished() && accepted.is_some()).then_some(())
+    });
+    let mut dialed = dialing.join().unwrap().unwrap().unwrap();
+    let key = dialed.key.unwrap();
+    // A poll of the listener is one of the link.
+    wait_for("credit", || send(accepted.as_mut().unwrap(), b"1").unwrap());
+    let frame = wait_for("a frame", || {
+        there.accept();
+        here.accept();
+        receive(&mut dialed).unwrap()
+    });
+    assert_eq!(frame.1, b"1");
+    // The listener wakes a thread that sleeps, for a frame and for the peer's end.
+    for is_end in [false, true] {
+        dialed.rx().park();
+        here.fence();
+        wait_for("sleep", || {
+            here.arm();
+            there.accept();
+            here.accept();
+            dialed.rx().is_idle().then_some(())
+        });
+        if is_end {
+            drop(accepted.take());
+        } else {
+            wait_for("credit", || send(accepted.as_mut().unwrap(), b"2").unwrap());
+        }
+        wait_for("the name", || {
+            there.accept();
+            here.accept();
+            let mut keys = Vec::new();
+            here.ready(&mut keys);
+            keys.contains(&key).then_some(())
+        });
+        here.disarm();
+        dialed.rx().disarm();
+        match is_end {
+            false => assert_eq!(receive(&mut dialed).unwrap().unwrap().1, b"2"),
+            true => assert!(receive(&mut dialed).is_err()),
+        }
+    }
+    // Another kind of address is left to other means.
+    let elsewhere = match mode {
+        Mode::Messages => "ucx-put://127.0.0.1:9",
+        Mode::Puts => "ucx://127.0.0.1:9",
+    };
+    let to = elsewhere.parse().unwrap();
+    let other = here
+        .connector()
+        .unwrap()
+        .connect(&to, &ConnectConfig::default(), soon());
+    assert!(other.is_none());
 }
 
 #[test]
