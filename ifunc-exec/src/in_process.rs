@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ifunc::host::{NameConflict, NamedType, NamedTypes};
 use ifunc_abi::context::{self, Context};
+use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::{ABI_VERSION, ImageId};
 
@@ -416,6 +417,10 @@ fn without_success(
     ctx: &Context,
     room: Option<usize>,
 ) -> Result<usize, Box<Failed>> {
+    // What ends an invocation early, and closed entries, return `MAIN_BAD_PAYLOAD`. So this one returned by itself, and what is no result.
+    if code > context::MAIN_BAD_PAYLOAD && room.is_none() && entry.flags.contains(EntryFlags::IGNORE_RESULT) {
+        return Ok(0);
+    }
     if !session.gate.take_turned_away() {
         return end(session, entry, (size, sender), code, ctx.answer_len, room);
     }

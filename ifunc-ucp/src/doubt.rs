@@ -21,16 +21,20 @@ struct Doubt {
     since: Instant,
 }
 
-thread_local! {
-    static DOUBTS: RefCell<Vec<Doubt>> = const { RefCell::new(Vec::new()) };
-}
+/// What a thread remembers.
+#[derive(Default)]
+pub(crate) struct Doubts(RefCell<Vec<Doubt>>);
 
-/// The sums of the frame in `slot` are wrong. Returns whether they have been for too long.
-#[cold]
-pub(crate) fn is_too_old(slot: Slot, head: &Head) -> bool {
-    let address = slot.address(0).addr();
-    let remembered = DOUBTS.try_with(|doubts| {
-        let doubts = &mut *doubts.borrow_mut();
+impl Doubts {
+    pub(crate) const fn new() -> Self {
+        Self(RefCell::new(Vec::new()))
+    }
+
+    /// The sums of the frame in `slot` are wrong. Returns whether they have been for too long.
+    #[cold]
+    pub(crate) fn is_too_old(&self, slot: Slot, head: &Head) -> bool {
+        let address = slot.address(0).addr();
+        let doubts = &mut *self.0.borrow_mut();
         if let Some(doubt) = doubts.iter().find(|doubt| doubt.address == address)
             && doubt.head == *head
         {
@@ -46,19 +50,15 @@ pub(crate) fn is_too_old(slot: Slot, head: &Head) -> bool {
             since: Instant::now(),
         });
         false
-    });
-    remembered.unwrap_or(true)
-}
+    }
 
-/// The frame in `slot` was taken out.
-#[inline]
-pub(crate) fn forget(slot: Slot) {
-    let address = slot.address(0).addr();
-    // In a thread that ends there is nothing to forget.
-    let _ = DOUBTS.try_with(|doubts| {
-        let mut doubts = doubts.borrow_mut();
+    /// The frame in `slot` was taken out.
+    #[inline]
+    pub(crate) fn forget(&self, slot: Slot) {
+        let mut doubts = self.0.borrow_mut();
         if !doubts.is_empty() {
+            let address = slot.address(0).addr();
             doubts.retain(|doubt| doubt.address != address);
         }
-    });
+    }
 }

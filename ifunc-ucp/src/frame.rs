@@ -4,7 +4,7 @@
 //! ┌──────┬─────────┬─────┬───────┬─────────┐
 //! │ head │ payload │ pad │ image │ trailer │
 //! └──────┴─────────┴─────┴───────┴─────────┘
-//! head     0 mark · 4 check of the bytes from 8 on · 8 length of the frame · 12 of the payload · 16 of the image · 20 offset of the
+//! head     0 mark · 4 check of the words from 8 on · 8 length of the frame · 12 of the payload · 16 of the image · 20 offset of the
 //!          payload: u16 · 22 index of the entry: u16 · 24 sum of the image: u64; 32 bytes
 //! trailer  sum of everything before the image: u64 · the same, with `END`
 //! ```
@@ -18,13 +18,17 @@
 //!
 //! The sums detect errors. They are no protection from anybody who writes frames.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::slot::Slot;
 use crate::sum::{self, Sum};
 
 /// First bytes of each frame.
-const MARK: [u8; 4] = [0xd3, 0x69, 0x66, 0x9e];
+const MARK: u32 = u32::from_le_bytes([0xd3, 0x69, 0x66, 0x9e]);
 /// What the second word of a trailer differs in from the first.
 const END: u64 = 0x9e66_69d3_c3a5_5a3c;
+/// The bits of the first word that are the check.
+const CHECK: u64 = 0xffff_ffff << 32;
 /// Length of a head.
 pub(crate) const HEAD: usize = 32;
 /// Length of a trailer.
@@ -88,56 +92,55 @@ pub(crate) struct Head {
     pub(crate) entry: u16,
     /// [`sum::of`] the image.
     pub(crate) image_sum: u64,
-    bytes: [u8; HEAD],
+    words: [u64; HEAD / 8],
 }
 
 impl Head {
     pub(crate) fn new(layout: Layout, entry: u16, image_sum: u64) -> Self {
-        let mut bytes = [0; HEAD];
-        bytes[8..12].copy_from_slice(&(layout.len() as u32).to_le_bytes());
-        bytes[12..16].copy_from_slice(&(layout.payload_len as u32).to_le_bytes());
-        bytes[16..20].copy_from_slice(&(layout.image_len as u32).to_le_bytes());
-        bytes[20..22].copy_from_slice(&(layout.payload_at as u16).to_le_bytes());
-        bytes[22..24].copy_from_slice(&entry.to_le_bytes());
-        bytes[24..].copy_from_slice(&image_sum.to_le_bytes());
-        let check = check(&bytes);
-        bytes[..4].copy_from_slice(&MARK);
-        bytes[4..8].copy_from_slice(&check.to_le_bytes());
+        // A layout has no number of more bits.
+        let lengths = layout.len() as u64 | (layout.payload_len as u64) << 32;
+        let code = layout.image_len as u64 | (layout.payload_at as u64) << 32 | u64::from(entry) << 48;
+        let check = sum::mixed([lengths, code, image_sum]) & CHECK;
         Self {
             layout,
             entry,
             image_sum,
-            bytes,
+            words: [u64::from(MARK) | check, lengths, code, image_sum],
         }
     }
 
-    pub(crate) fn bytes(&self) -> &[u8; HEAD] {
-        &self.bytes
+    pub(crate) fn bytes(&self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words) {
+            *bytes = word.to_le_bytes();
+        }
+        bytes
     }
 
     /// Reads the head of what lies in `slot`.
+    #[inline]
     pub(crate) fn read(slot: Slot) -> Seen {
-        if slot.first_bytes() != Some(MARK) {
-            return Seen::Nothing;
+        match slot.first_word() {
+            Some(word) if word as u32 == MARK => Self::read_marked(slot),
+            _ => Seen::Nothing,
         }
-        let Some(bytes) = slot.copy::<HEAD>(0) else {
+    }
+
+    #[inline]
+    fn read_marked(slot: Slot) -> Seen {
+        let Some(words) = slot.words(0) else {
             return Seen::TooLong(None);
         };
-        if bytes[4..8] != check(&bytes).to_le_bytes() {
+        let [first, lengths, code, image_sum] = words;
+        if first != u64::from(MARK) | sum::mixed([lengths, code, image_sum]) & CHECK {
             return Seen::Nothing;
         }
-        let word = |at: usize| {
-            bytes[at..]
-                .first_chunk()
-                .map_or(0, |word| u32::from_le_bytes(*word))
-        };
-        let half = |at: usize| {
-            bytes[at..]
-                .first_chunk()
-                .map_or(0, |half| u16::from_le_bytes(*half))
-        };
-        let frame_len = word(8) as usize;
-        let layout = Layout::at(half(20).into(), word(12) as usize, word(16) as usize);
+        let frame_len = lengths as u32 as usize;
+        let layout = Layout::at(
+            usize::from((code >> 32) as u16),
+            (lengths >> 32) as usize,
+            code as u32 as usize,
+        );
         let Some(layout) = layout.filter(|layout| layout.len() == frame_len) else {
             return Seen::Malformed;
         };
@@ -146,39 +149,70 @@ impl Head {
         }
         Seen::Head(Self {
             layout,
-            entry: half(22),
-            image_sum: bytes[24..]
-                .first_chunk()
-                .map_or(0, |sum| u64::from_le_bytes(*sum)),
-            bytes,
+            entry: (code >> 48) as u16,
+            image_sum,
+            words,
         })
     }
 
     /// The sum of a frame with this head and what lies in `slot` now.
+    #[inline]
     pub(crate) fn sum(&self, slot: Slot) -> u64 {
-        let mut sum = Sum::new();
-        sum.add(&self.bytes);
+        let [_, lengths, code, image_sum] = self.words;
+        let mut sum = Sum::of_mixed(sum::mixed([lengths, code, image_sum]));
         slot.add_to(&mut sum, HEAD, self.layout.image_at() - HEAD);
         sum.finish()
     }
 
     /// The sum in the trailer; `None`: it has not arrived.
+    #[inline]
     pub(crate) fn trailer(&self, slot: Slot) -> Option<u64> {
-        let trailer = slot.copy::<TRAILER>(self.layout.trailer_at())?;
-        let (words, _) = trailer.as_chunks::<8>();
-        let [sum, end] = [words[0], words[1]].map(u64::from_le_bytes);
+        let [sum, end] = slot.words(self.layout.trailer_at())?;
         (sum ^ end == END).then_some(sum)
     }
 
-    /// Writes the trailer for the payload that lies in `slot` now, unless it is there: UCX may be reading it.
+    /// Writes the trailer for the payload that lies in `slot` now.
+    #[inline]
     pub(crate) fn seal(&self, slot: Slot) {
-        let sum = self.sum(slot);
+        self.seal_with(slot, self.sum(slot));
+    }
+
+    /// Writes the trailer of this sum, unless it is there: UCX may be reading it.
+    #[inline]
+    fn seal_with(&self, slot: Slot, sum: u64) {
         if self.trailer(slot) == Some(sum) {
             return;
         }
         let at = self.layout.trailer_at();
         slot.write(at, &sum.to_le_bytes());
         slot.write(at + 8, &(sum ^ END).to_le_bytes());
+    }
+
+    /// Stores the frame of this head whose payload and image lie in `frame`, which is sealed, too: it is a message as it lies there. The
+    /// mark is stored last, because the target's poll reads it meanwhile. The payload is read once, to be stored and summed.
+    ///
+    /// # Safety
+    /// `to` is aligned to a word, and writable for the length of the frame, which does not overlap it.
+    #[inline]
+    pub(crate) unsafe fn store(&self, frame: Slot, to: *mut u8) {
+        let Layout { image_len, .. } = self.layout;
+        let (image_at, trailer_at) = (self.layout.image_at(), self.layout.trailer_at());
+        let [first, lengths, code, image_sum] = self.words;
+        let mut sum = Sum::of_mixed(sum::mixed([lengths, code, image_sum]));
+        // SAFETY: the caller's promise; the frame's parts lie in it, one after the other, and words at multiples of a word.
+        unsafe {
+            sum.add_and_copy(frame.address(HEAD), image_at - HEAD, Some(to.add(HEAD)));
+            libc::memcpy(to.add(image_at).cast(), frame.address(image_at).cast(), image_len);
+            let sum = sum.finish();
+            self.seal_with(frame, sum);
+            let word = |offset: usize, word: u64| to.add(offset).cast::<u64>().write(word.to_le());
+            word(trailer_at, sum);
+            word(trailer_at + 8, sum ^ END);
+            word(8, lengths);
+            word(16, code);
+            word(24, image_sum);
+            AtomicU64::from_ptr(to.cast()).store(first.to_le(), Ordering::Release);
+        }
     }
 
     /// Makes `slot` idle.
@@ -203,12 +237,7 @@ pub(crate) enum Seen {
 
 /// Overwrites the mark of what lies in `slot`.
 pub(crate) fn forget(slot: Slot) {
-    slot.write(0, &[0; MARK.len()]);
-}
-
-/// The check of a head.
-fn check(bytes: &[u8; HEAD]) -> u32 {
-    (sum::of(&bytes[8..]) >> 32) as u32
+    slot.write(0, &[0; size_of_val(&MARK)]);
 }
 
 #[cfg(test)]
@@ -231,7 +260,7 @@ mod tests {
         let layout = Layout::new(payload.len(), 16, image.len()).unwrap();
         let head = Head::new(layout, 3, sum::of(image));
         let mut bytes = vec![0; layout.len()];
-        bytes[..HEAD].copy_from_slice(head.bytes());
+        bytes[..HEAD].copy_from_slice(&head.bytes());
         bytes[layout.payload_at..][..payload.len()].copy_from_slice(payload);
         bytes[layout.image_at()..][..image.len()].copy_from_slice(image);
         // SAFETY: the bytes are this function's.
@@ -265,6 +294,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_is_what_is_sealed() {
+        for len in [0, 1, 8, 50, 64, 200, 5000] {
+            let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let mut whole = frame(&payload, &[7; 99]);
+            let mut stored = vec![0_u64; whole.len() / 8];
+            // SAFETY: bytes of this test, and memory that is as long, and aligned.
+            unsafe {
+                let slot = Slot::new(whole.as_mut_ptr(), whole.len());
+                let Seen::Head(head) = Head::read(slot) else {
+                    panic!("no head");
+                };
+                head.store(slot, stored.as_mut_ptr().cast());
+            }
+            let stored: Vec<u8> = stored.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            assert_eq!(stored, whole, "{len}");
+        }
+    }
+
+    #[test]
     fn what_was_taken_is_none_and_may_come_again() {
         let whole = frame(&[1; 50], &[2; 60]);
         let mut bytes = whole.clone();
@@ -276,7 +324,7 @@ mod tests {
         head.take(slot);
         assert_eq!(Head::read(slot), Seen::Nothing);
         // Its head comes before its trailer.
-        slot.write(0, head.bytes());
+        slot.write(0, &head.bytes());
         assert_eq!((Head::read(slot), head.trailer(slot)), (Seen::Head(head), None));
         slot.write(head.layout.trailer_at(), &whole[head.layout.trailer_at()..]);
         assert_eq!(bytes, whole);

@@ -5,9 +5,11 @@
 //! installed, and what was installed runs: a frame is never executed where it lies. What is kept is bounded; code that was
 //! forgotten is installed again from the next frame that brings it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
+use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -19,6 +21,7 @@ use ifunc_exec::{
     InstalledEntry, Invocation, NamedSet, Symbol,
 };
 
+use crate::doubt::Doubts;
 use crate::frame::Head;
 use crate::slot::Slot;
 use crate::{c, report, sum};
@@ -42,21 +45,22 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    #[inline]
     fn is_in(&self, slot: Slot, head: &Head) -> bool {
         let Head { layout, .. } = head;
         layout.image_len == self.bytes.len() && slot.holds(layout.image_at(), &self.bytes)
     }
 
     /// An entry of it.
+    #[inline]
     pub(crate) fn entry(&self, index: u16) -> Option<&InstalledEntry> {
         self.entries.get(usize::from(index)).map(|entry| &**entry)
     }
 }
 
 /// The code of a frame.
-#[derive(Debug)]
 pub(crate) enum Code {
-    Known(Arc<Known>),
+    Known(Found),
     /// It has not come before, and its sum is the one of the head.
     New(Vec<u8>),
 }
@@ -81,114 +85,162 @@ struct Images {
 
 /// What a thread keeps.
 #[derive(Default)]
-struct Here {
+pub(crate) struct Here {
     /// The code that it ran last.
-    last: Option<(u64, Arc<Known>)>,
+    last: RefCell<Option<Rc<Last>>>,
     /// Stacks that are not in use. Each invocation inside of another one takes one.
-    spare: Vec<ExecThread>,
-    nested: usize,
+    spare: RefCell<Vec<ExecThread>>,
+    nested: Cell<usize>,
+    /// Frames whose sums are wrong.
+    pub(crate) doubts: Doubts,
+}
+
+/// Code by the sum that heads have of it. Counted by its thread: a count that threads share costs more than to look at a head.
+struct Last {
+    image_sum: u64,
+    known: Arc<Known>,
 }
 
 thread_local! {
-    static HERE: RefCell<Here> = RefCell::default();
+    static HERE: Here = const { Here::new() };
 }
 
 /// Calls `with` for what the thread keeps. `None` in a thread that ends.
-fn here<T>(with: impl FnOnce(&mut Here) -> T) -> Option<T> {
-    HERE.try_with(|here| with(&mut here.borrow_mut())).ok()
-}
-
-/// The code of the frame in `slot`.
-///
-/// # Errors
-/// The code has not arrived, or there is no memory for it.
 #[inline]
-pub(crate) fn find(slot: Slot, head: &Head) -> Result<Code, NoCode> {
-    let last = here(|here| {
-        let (_, known) = here.last.as_ref().filter(|(sum, _)| *sum == head.image_sum)?;
-        known.is_in(slot, head).then(|| Arc::clone(known))
-    });
-    match last.flatten() {
-        Some(known) => Ok(Code::Known(known)),
-        None => find_among_all(slot, head),
+pub(crate) fn here<T>(with: impl FnOnce(&Here) -> T) -> Option<T> {
+    HERE.try_with(with).ok()
+}
+
+/// Code that a thread found or installed.
+pub(crate) struct Found(Rc<Last>);
+
+impl Deref for Found {
+    type Target = Known;
+
+    #[inline]
+    fn deref(&self) -> &Known {
+        &self.0.known
     }
 }
 
-#[cold]
-fn find_among_all(slot: Slot, head: &Head) -> Result<Code, NoCode> {
-    if let Some(Ok(images)) = IMAGES.get()
-        && let Some(known) = images.get(head.image_sum)
-        && known.is_in(slot, head)
-    {
-        images.touch(&known);
-        here(|here| here.last = Some((head.image_sum, Arc::clone(&known))));
-        return Ok(Code::Known(known));
+impl Here {
+    const fn new() -> Self {
+        Self {
+            last: RefCell::new(None),
+            spare: RefCell::new(Vec::new()),
+            nested: Cell::new(0),
+            doubts: Doubts::new(),
+        }
     }
-    let bytes = slot.to_vec(head.layout.image_at(), head.layout.image_len);
-    let bytes = bytes.ok_or(NoCode::NoMemory)?;
-    match sum::of(&bytes) == head.image_sum {
-        true => Ok(Code::New(bytes)),
-        false => Err(NoCode::Differs),
+
+    fn remember(&self, image_sum: u64, known: Arc<Known>) -> Found {
+        let last = Rc::new(Last { image_sum, known });
+        let before = self.last.borrow_mut().replace(Rc::clone(&last));
+        // Without the borrow: to release code may run more than a drop.
+        drop(before);
+        Found(last)
     }
-}
 
-/// Installs code.
-///
-/// # Errors
-/// Why it is not.
-#[cold]
-pub(crate) fn install(image_sum: u64, bytes: Vec<u8>) -> Result<Arc<Known>, Refusal> {
-    let images = IMAGES.get_or_init(Images::new);
-    let images = images
-        .as_ref()
-        .map_err(|why| Refusal::new(Rejection::Resources, why))?;
-    let known = images.install(image_sum, bytes)?;
-    here(|here| here.last = Some((image_sum, Arc::clone(&known))));
-    Ok(known)
-}
+    /// The code of the frame in `slot`.
+    ///
+    /// # Errors
+    /// The code has not arrived, or there is no memory for it.
+    #[inline]
+    pub(crate) fn find(&self, slot: Slot, head: &Head) -> Result<Code, NoCode> {
+        let last = self.last.borrow();
+        match &*last {
+            Some(last) if last.image_sum == head.image_sum && last.known.is_in(slot, head) => {
+                Ok(Code::Known(Found(Rc::clone(last))))
+            }
+            _ => {
+                drop(last);
+                self.find_among_all(slot, head)
+            }
+        }
+    }
 
-/// Whether this thread may run another invocation inside of those that it runs.
-pub(crate) fn may_nest() -> bool {
-    here(|here| here.nested < MOST_NESTED).unwrap_or(false)
-}
+    #[cold]
+    fn find_among_all(&self, slot: Slot, head: &Head) -> Result<Code, NoCode> {
+        if let Some(Ok(images)) = IMAGES.get()
+            && let Some(known) = images.get(head.image_sum)
+            && known.is_in(slot, head)
+        {
+            images.touch(&known);
+            return Ok(Code::Known(self.remember(head.image_sum, known)));
+        }
+        let bytes = slot.to_vec(head.layout.image_at(), head.layout.image_len);
+        let bytes = bytes.ok_or(NoCode::NoMemory)?;
+        match sum::of(&bytes) == head.image_sum {
+            true => Ok(Code::New(bytes)),
+            false => Err(NoCode::Differs),
+        }
+    }
 
-/// Runs an invocation.
-///
-/// # Safety
-/// The process trusts its peers' code. The payload is readable and writable for `len` bytes, and aligned as the entry asks;
-/// `target_args` are what the code takes.
-///
-/// # Errors
-/// It did not end well.
-#[inline]
-pub(crate) unsafe fn run(
-    entry: &InstalledEntry,
-    payload: *mut u8,
-    len: usize,
-    target_args: *mut c_void,
-) -> Result<(), Box<Failed>> {
-    let spare = here(|here| {
-        here.nested += 1;
-        here.spare.pop()
-    });
-    let _nested = Nested;
-    let mut thread = match spare.flatten() {
-        Some(thread) => thread,
-        None => new_thread()?,
-    };
-    // SAFETY: the caller's promise.
-    let invocation = unsafe { Invocation::new(entry, payload, len, target_args, 0) };
-    let ended = InProcess::run(&mut thread.session(), invocation, None);
-    here(|here| here.spare.push(thread));
-    ended.map(|_| ())
+    /// Installs code.
+    ///
+    /// # Errors
+    /// Why it is not.
+    #[cold]
+    pub(crate) fn install(&self, image_sum: u64, bytes: Vec<u8>) -> Result<Found, Refusal> {
+        let images = IMAGES.get_or_init(Images::new);
+        let images = images
+            .as_ref()
+            .map_err(|why| Refusal::new(Rejection::Resources, why))?;
+        let known = images.install(image_sum, bytes, self)?;
+        Ok(self.remember(image_sum, known))
+    }
+
+    /// Whether this thread may run another invocation inside of those that it runs.
+    #[inline]
+    pub(crate) fn may_nest(&self) -> bool {
+        self.nested.get() < MOST_NESTED
+    }
+
+    /// Runs an invocation.
+    ///
+    /// # Safety
+    /// The process trusts its peers' code. The payload is readable and writable for `len` bytes, and aligned as the entry asks;
+    /// `target_args` are what the code takes.
+    ///
+    /// # Errors
+    /// It did not end well.
+    #[inline]
+    pub(crate) unsafe fn run(
+        &self,
+        entry: &InstalledEntry,
+        payload: *mut u8,
+        len: usize,
+        target_args: *mut c_void,
+    ) -> Result<(), Box<Failed>> {
+        let _nested = Nested::new(&self.nested);
+        let spare = self.spare.borrow_mut().pop();
+        let mut thread = match spare {
+            Some(thread) => thread,
+            None => new_thread()?,
+        };
+        // SAFETY: the caller's promise.
+        let invocation = unsafe { Invocation::new(entry, payload, len, target_args, 0) };
+        let ended = InProcess::run(&mut thread.session(), invocation, None);
+        self.spare.borrow_mut().push(thread);
+        ended.map(|_| ())
+    }
 }
 
 /// While it lives, an invocation of this thread runs.
-struct Nested;
+struct Nested<'a>(&'a Cell<usize>);
 
-impl Drop for Nested {
+impl<'a> Nested<'a> {
+    #[inline]
+    fn new(nested: &'a Cell<usize>) -> Self {
+        nested.set(nested.get() + 1);
+        Self(nested)
+    }
+}
+
+impl Drop for Nested<'_> {
+    #[inline]
     fn drop(&mut self) {
-        here(|here| here.nested -= 1);
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -249,7 +301,7 @@ impl Images {
         known.used.store(now, Ordering::Relaxed);
     }
 
-    fn install(&self, image_sum: u64, bytes: Vec<u8>) -> Result<Arc<Known>, Refusal> {
+    fn install(&self, image_sum: u64, bytes: Vec<u8>, here: &Here) -> Result<Arc<Known>, Refusal> {
         let id = *blake3::hash(&bytes).as_bytes();
         let valid = self.executor.validate(&id, &bytes)?;
         self.export_process(valid.image());
@@ -258,7 +310,7 @@ impl Images {
                 return Err(refusal);
             }
             // What is kept here is in use to the executor.
-            self.forget_all();
+            self.forget_all(here);
             self.executor.install(&valid)
         })?;
         let known = Arc::new(Known {
@@ -283,9 +335,9 @@ impl Images {
         Ok(known)
     }
 
-    fn forget_all(&self) {
+    fn forget_all(&self, here: &Here) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).clear();
-        here(|here| here.last = None);
+        drop(here.last.take());
     }
 
     /// Lets the image import what the process has of its imports, and opens the libraries that it needs. In the systems before this

@@ -1,11 +1,13 @@
 //! Messages on the source: the memory of a frame, its payload, and the put that sends it.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 
 use ucx_sys::{
     UCS_ERR_CANCELED, UCS_ERR_EXCEEDS_LIMIT, UCS_ERR_INVALID_PARAM, UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY,
-    UCS_INPROGRESS, UCS_PTR_IS_PTR, UCS_PTR_STATUS, Ucx, ucp_ep_h, ucp_request_param_t, ucp_rkey_h,
+    UCS_INPROGRESS, UCS_OK, UCS_PTR_IS_PTR, UCS_PTR_STATUS, Ucx, ucp_ep_h, ucp_request_param_t, ucp_rkey_h,
     ucs_status_t,
 };
 
@@ -18,6 +20,8 @@ use crate::slot::Slot;
 const ALIGN: usize = 64;
 /// Before a frame, the address of the allocation that it lies in.
 const BEFORE: usize = size_of::<*mut c_void>();
+/// Frames that a thread stores between two that it puts.
+const STORES: u32 = 63;
 
 /// Memory of a frame, filled with zeros: no bytes of this process travel that were not written for it. Large blocks cost nothing until they are
 /// touched.
@@ -100,7 +104,7 @@ pub(crate) unsafe fn create(
     let head = Head::new(layout, ifunc.entry, ifunc.image_sum);
     // SAFETY: the allocation, which nothing else uses yet; a shorter payload makes a shorter frame.
     let slot = unsafe { Slot::new(frame, layout.len()) };
-    slot.write(0, head.bytes());
+    slot.write(0, &head.bytes());
     // What the author's function wrote behind its payload.
     let end = layout.payload_at + layout.payload_len;
     slot.write(end, &[0; 8][..layout.image_at() - end]);
@@ -113,6 +117,7 @@ pub(crate) unsafe fn create(
 ///
 /// # Safety
 /// `frame` is null, or readable and writable for `len` bytes.
+#[inline]
 pub(crate) unsafe fn open(frame: *mut u8, len: usize) -> Option<(Head, Slot)> {
     if frame.is_null() || len < HEAD {
         return None;
@@ -125,10 +130,19 @@ pub(crate) unsafe fn open(frame: *mut u8, len: usize) -> Option<(Head, Slot)> {
     }
 }
 
-/// Puts a frame.
+thread_local! {
+    /// Frames that this thread has stored since it last put one.
+    static STORED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Sends a frame.
+///
+/// Where the target's memory is mapped into this process, the frame is stored, as UCX would do, but the mark last: the target's poll
+/// reads it while the frame is written. One frame in [`STORES`] is put by UCX, whose status says if it knows that the target is gone.
 ///
 /// # Safety
 /// As [`open`]; `ep` and `rkey` are of one target, at which `remote_addr` belongs to the memory of `rkey`.
+#[inline]
 pub(crate) unsafe fn send(
     ep: ucp_ep_h,
     frame: *mut u8,
@@ -147,8 +161,39 @@ pub(crate) unsafe fn send(
             return UCS_ERR_IO_ERROR;
         }
     };
+    // A thread that ends puts all.
+    let stored = STORED.try_with(Cell::get).unwrap_or(STORES);
+    if stored < STORES {
+        let mut mapped = ptr::null_mut();
+        // SAFETY: the caller's promise, and a variable of this function.
+        let status = unsafe { ucx.ucp_rkey_ptr(rkey, remote_addr, &raw mut mapped) };
+        let mapped = mapped.cast::<u8>();
+        if status == UCS_OK && !mapped.is_null() && mapped.cast::<AtomicU64>().is_aligned() {
+            STORED.set(stored + 1);
+            // SAFETY: the memory of the key, mapped here, to which the caller sends `len` bytes.
+            unsafe { head.store(slot, mapped) };
+            return UCS_OK;
+        }
+    }
+    let _ = STORED.try_with(|stored| stored.set(0));
     // The application may have changed the payload since the last time.
     head.seal(slot);
+    // SAFETY: the caller's promise.
+    unsafe { put(ucx, ep, frame, len, remote_addr, rkey) }
+}
+
+/// Puts a frame.
+///
+/// # Safety
+/// As [`send`].
+unsafe fn put(
+    ucx: &Ucx,
+    ep: ucp_ep_h,
+    frame: *mut u8,
+    len: usize,
+    remote_addr: u64,
+    rkey: ucp_rkey_h,
+) -> ucs_status_t {
     // As `ucp_put_nbi` does, which is deprecated.
     // SAFETY: plain data, in which zeros say that no field is used; then the caller's promise.
     unsafe {

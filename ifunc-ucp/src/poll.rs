@@ -2,15 +2,13 @@
 
 use std::alloc::Layout;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 use ifunc_exec::InstalledEntry;
 
-use crate::doubt;
 use crate::frame::{self, Head, Seen};
-use crate::images::{self, Code, Known, NoCode};
+use crate::images::{self, Code, Here, Known, NoCode};
 use crate::report;
 use crate::slot::Slot;
 
@@ -62,12 +60,23 @@ fn refuse_head(slot: Slot, seen: Seen) -> Polled {
 
 /// # Safety
 /// As [`poll`].
+#[inline]
 unsafe fn arrived(slot: Slot, head: &Head, target_args: *mut c_void) -> Polled {
-    let code = match whole(slot, head) {
+    // SAFETY: the caller's promise.
+    let polled = images::here(|here| unsafe { arrived_here(here, slot, head, target_args) });
+    // A thread that ends runs nothing any more.
+    polled.unwrap_or(Polled::NoResource)
+}
+
+/// # Safety
+/// As [`poll`].
+#[inline]
+unsafe fn arrived_here(here: &Here, slot: Slot, head: &Head, target_args: *mut c_void) -> Polled {
+    let code = match whole(here, slot, head) {
         Ok(code) => code,
         Err(polled) => return polled,
     };
-    if !images::may_nest() {
+    if !here.may_nest() {
         report::refused(format_args!(
             "a message waits: too many invocations are inside of one another"
         ));
@@ -75,14 +84,14 @@ unsafe fn arrived(slot: Slot, head: &Head, target_args: *mut c_void) -> Polled {
     }
     let known = match code {
         Code::Known(known) => known,
-        Code::New(bytes) => match images::install(head.image_sum, bytes) {
+        Code::New(bytes) => match here.install(head.image_sum, bytes) {
             Ok(known) => known,
             Err(refusal) => {
                 report::refused(format_args!(
                     "a message was refused: {}: {}",
                     refusal.reason, refusal.detail
                 ));
-                take(slot, head);
+                take(here, slot, head);
                 return match refusal.reason {
                     Rejection::Architecture | Rejection::CpuFeature | Rejection::AbiVersion => {
                         Polled::Unsupported
@@ -93,34 +102,34 @@ unsafe fn arrived(slot: Slot, head: &Head, target_args: *mut c_void) -> Polled {
         },
     };
     // SAFETY: the caller's promise.
-    unsafe { run(slot, head, &known, target_args) }
+    unsafe { run(here, slot, head, &known, target_args) }
 }
 
 /// The code of a frame that has arrived whole.
 #[inline]
-fn whole(slot: Slot, head: &Head) -> Result<Code, Polled> {
+fn whole(here: &Here, slot: Slot, head: &Head) -> Result<Code, Polled> {
     let Some(sum) = head.trailer(slot) else {
         return Err(Polled::Nothing);
     };
     if sum == head.sum(slot) {
-        match images::find(slot, head) {
+        match here.find(slot, head) {
             Ok(code) => return Ok(code),
             Err(NoCode::Differs) => {}
             Err(NoCode::NoMemory) => return Err(Polled::NoResource),
         }
     }
-    if !doubt::is_too_old(slot, head) {
+    if !here.doubts.is_too_old(slot, head) {
         return Err(Polled::Nothing);
     }
     report::refused(format_args!("a message was refused: it was changed on its way"));
-    take(slot, head);
+    take(here, slot, head);
     Err(Polled::Canceled)
 }
 
 /// Takes a frame out of its slot.
 #[inline]
-fn take(slot: Slot, head: &Head) {
-    doubt::forget(slot);
+fn take(here: &Here, slot: Slot, head: &Head) {
+    here.doubts.forget(slot);
     head.take(slot);
 }
 
@@ -129,13 +138,13 @@ fn take(slot: Slot, head: &Head) {
 /// # Safety
 /// As [`poll`].
 #[inline]
-unsafe fn run(slot: Slot, head: &Head, known: &Arc<Known>, target_args: *mut c_void) -> Polled {
+unsafe fn run(here: &Here, slot: Slot, head: &Head, known: &Known, target_args: *mut c_void) -> Polled {
     let Some(entry) = known.entry(head.entry) else {
         report::refused(format_args!(
             "a message was refused: its code has no entry {}",
             head.entry
         ));
-        take(slot, head);
+        take(here, slot, head);
         return Polled::Canceled;
     };
     let (payload, len) = (slot.address(head.layout.payload_at), head.layout.payload_len);
@@ -152,9 +161,9 @@ unsafe fn run(slot: Slot, head: &Head, known: &Arc<Known>, target_args: *mut c_v
         }
     };
     // First: what runs may cause the next message to be put here.
-    take(slot, head);
+    take(here, slot, head);
     // SAFETY: the caller's promise; the payload is in the slot, or a copy of this function's, and aligned.
-    match unsafe { images::run(entry, payload, len, target_args) } {
+    match unsafe { here.run(entry, payload, len, target_args) } {
         Ok(()) => Polled::Ran,
         Err(failed) => {
             explain(entry, &failed);

@@ -38,28 +38,27 @@ impl Slot {
         (end <= self.len).then(|| unsafe { self.at.add(offset) })
     }
 
-    /// The first four bytes, if the memory holds eight. What was written before them is seen after them.
+    /// The first word, little-endian, if the memory holds one. What was written before it is seen after it.
     #[inline]
-    pub(crate) fn first_bytes(self) -> Option<[u8; 4]> {
-        let word = if self.at.cast::<AtomicU64>().is_aligned() && self.len >= 8 {
-            // SAFETY: readable, aligned, and eight bytes.
-            unsafe { AtomicU64::from_ptr(self.at.cast()) }
-                .load(Ordering::Acquire)
-                .to_ne_bytes()
-        } else {
-            let word = self.copy::<8>(0)?;
-            fence(Ordering::Acquire);
-            word
-        };
-        word.first_chunk().copied()
+    pub(crate) fn first_word(self) -> Option<u64> {
+        let [word] = self.words(0)?;
+        fence(Ordering::Acquire);
+        Some(word)
     }
 
-    /// A copy of `N` bytes.
+    /// A copy of `N` little-endian words. Each is read once.
     #[inline]
-    pub(crate) fn copy<const N: usize>(self, offset: usize) -> Option<[u8; N]> {
-        let from = self.range(offset, N)?;
-        // SAFETY: within the memory; any bytes are a value.
-        Some(unsafe { from.cast::<[u8; N]>().read_volatile() })
+    pub(crate) fn words<const N: usize>(self, offset: usize) -> Option<[u64; N]> {
+        let from = self.range(offset, 8 * N)?.cast::<u64>();
+        let words = if from.is_aligned() {
+            // SAFETY: within the memory, and aligned.
+            std::array::from_fn(|n| unsafe { AtomicU64::from_ptr(from.add(n)) }.load(Ordering::Relaxed))
+        } else {
+            // SAFETY: within the memory; any bytes are a value.
+            let bytes = unsafe { from.cast::<[[u8; 8]; N]>().read_volatile() };
+            bytes.map(u64::from_ne_bytes)
+        };
+        Some(words.map(u64::from_le))
     }
 
     /// A copy of `len` bytes. `None`: they are not in the memory, or there is no memory for them.

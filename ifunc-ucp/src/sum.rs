@@ -3,6 +3,8 @@
 //! Eight lanes of 64 bits add up each word and the product of its halves under a key that differs by lane and by place, as XXH3 does,
 //! so that compilers use vectors. A sum of what a peer chose proves nothing.
 
+use std::ptr;
+
 /// Bytes that are added in one step.
 const STRIPE: usize = 64;
 const LANES: usize = STRIPE / 8;
@@ -36,6 +38,12 @@ impl Sum {
         Self(STEP)
     }
 
+    /// A sum of what [`mixed`] has this value, and what is added.
+    #[inline]
+    pub(crate) fn of_mixed(mixed: u64) -> Self {
+        Self(mixed)
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         // SAFETY: the slice's own bytes.
@@ -48,23 +56,40 @@ impl Sum {
     /// The memory is readable for `len` bytes.
     #[inline]
     pub(crate) unsafe fn add_at(&mut self, at: *const u8, len: usize) {
-        let mut lanes = KEYS;
+        // SAFETY: the caller's promise.
+        unsafe { self.add_and_copy(at, len, None) };
+    }
+
+    /// Adds memory that may change meanwhile. What is added is copied to `to`, if there is one: each byte is read once.
+    ///
+    /// # Safety
+    /// The memory is readable for `len` bytes, and `to` is writable for as many, which do not overlap.
+    #[inline]
+    pub(crate) unsafe fn add_and_copy(&mut self, at: *const u8, len: usize, to: Option<*mut u8>) {
+        let mut sum = self.0 ^ (len as u64).wrapping_mul(STEP);
         let stripes = len / STRIPE;
         if stripes > 0 {
+            let mut lanes = KEYS;
             // SAFETY: the stripes are within the `len` bytes.
-            unsafe { add_stripes(&mut lanes, at, stripes) };
+            unsafe { add_stripes(&mut lanes, at, stripes, to) };
+            for n in 0..LANES {
+                // An odd factor for each, and no bit that has an effect on the highest bit alone.
+                sum = sum.wrapping_add((lanes[n] ^ lanes[n] >> 32).wrapping_mul(KEYS[n] | 1));
+            }
         }
-        let rest = len % STRIPE;
-        let mut last = [0_u64; LANES];
-        // SAFETY: the last `rest` bytes, and fewer than the local has.
-        unsafe { libc::memcpy((&raw mut last).cast(), at.add(len - rest).cast(), rest) };
-        let mut sum = self.0 ^ (len as u64).wrapping_mul(STEP);
-        for n in 0..LANES {
-            let word = lanes[n] ^ u64::from_le(last[n]).rotate_left(17);
-            // An odd factor for each, and no bit that has an effect on the highest bit alone.
-            sum = sum.wrapping_add((word ^ word >> 32).wrapping_mul(KEYS[n] | 1));
+        let (done, rest) = (stripes * STRIPE, len % STRIPE);
+        // SAFETY: the last bytes, fewer than a stripe.
+        unsafe {
+            match to {
+                None => self.0 = add_rest(sum, at.add(done), rest, done > 0),
+                Some(to) => {
+                    let mut last = [0_u8; STRIPE];
+                    libc::memcpy((&raw mut last).cast(), at.add(done).cast(), rest);
+                    self.0 = add_rest(sum, last.as_ptr(), rest, false);
+                    libc::memcpy(to.add(done).cast(), (&raw const last).cast(), rest);
+                }
+            }
         }
-        self.0 = mix(sum);
     }
 
     pub(crate) fn finish(self) -> u64 {
@@ -72,37 +97,109 @@ impl Sum {
     }
 }
 
-/// Adds stripes to the lanes, with the widest vectors of this processor.
+/// A word that every bit of three words has an effect on.
+#[inline]
+pub(crate) fn mixed(words: [u64; 3]) -> u64 {
+    let [a, b, c] = words;
+    // The products do not wait for one another.
+    mix(a.wrapping_mul(KEYS[4])
+        ^ b.wrapping_mul(KEYS[5]).rotate_left(21)
+        ^ c.wrapping_mul(KEYS[6]).rotate_left(42))
+}
+
+/// Adds fewer bytes than a stripe has. Each step is a permutation of the sum, so that a change of one word changes it.
 ///
 /// # Safety
-/// The memory is readable for as many stripes.
-unsafe fn add_stripes(lanes: &mut [u64; LANES], at: *const u8, stripes: usize) {
+/// The memory is readable for `len` bytes, and for eight bytes before them if `has_before`.
+#[inline(always)]
+unsafe fn add_rest(mut sum: u64, at: *const u8, len: usize, has_before: bool) -> u64 {
+    let step = |sum: u64, word: u64| {
+        let sum = (sum ^ word).wrapping_mul(MULTIPLIER);
+        sum ^ sum >> 32
+    };
+    for n in 0..len / 8 {
+        // SAFETY: within the `len` bytes.
+        let word = unsafe { at.add(8 * n).cast::<u64>().read_unaligned() };
+        sum = step(sum, u64::from_le(word));
+    }
+    let left = len % 8;
+    if left == 0 {
+        return sum;
+    }
+    let last = if len >= 8 || has_before {
+        // SAFETY: the last eight bytes, of which the first were added before.
+        u64::from_le(unsafe { at.add(len).sub(8).cast::<u64>().read_unaligned() }) >> (64 - 8 * left)
+    } else {
+        (0..left).fold(0, |word, n| {
+            // SAFETY: within the `len` bytes.
+            let byte = unsafe { at.add(n).read() };
+            word | u64::from(byte) << (8 * n)
+        })
+    };
+    step(sum, last)
+}
+
+/// Adds stripes to the lanes, with the widest vectors of this processor, and copies them to `to`.
+///
+/// # Safety
+/// The memory is readable for as many stripes, and `to` is writable.
+unsafe fn add_stripes(lanes: &mut [u64; LANES], at: *const u8, stripes: usize, to: Option<*mut u8>) {
+    let (is_copied, to) = (to.is_some(), to.unwrap_or(ptr::null_mut()));
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has them; the rest is the caller's promise.
-        return unsafe { add_stripes_avx2(lanes, at, stripes) };
+        unsafe {
+            match is_copied {
+                false => add_stripes_avx2::<false>(lanes, at, stripes, to),
+                true => add_stripes_avx2::<true>(lanes, at, stripes, to),
+            }
+        }
+        return;
     }
     // SAFETY: the caller's promise.
-    unsafe { add_stripes_inline(lanes, at, stripes) };
+    unsafe {
+        match is_copied {
+            false => add_stripes_inline::<false>(lanes, at, stripes, to),
+            true => add_stripes_inline::<true>(lanes, at, stripes, to),
+        }
+    }
 }
 
 /// # Safety
-/// As [`add_stripes`].
+/// As [`add_stripes`]; `to` is used if `COPY`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn add_stripes_avx2(lanes: &mut [u64; LANES], at: *const u8, stripes: usize) {
+unsafe fn add_stripes_avx2<const COPY: bool>(
+    lanes: &mut [u64; LANES],
+    at: *const u8,
+    stripes: usize,
+    to: *mut u8,
+) {
     // SAFETY: the caller's promise.
-    unsafe { add_stripes_inline(lanes, at, stripes) };
+    unsafe { add_stripes_inline::<COPY>(lanes, at, stripes, to) };
 }
 
 /// # Safety
-/// As [`add_stripes`].
+/// As [`add_stripes`]; `to` is used if `COPY`.
 #[inline(always)]
-unsafe fn add_stripes_inline(lanes: &mut [u64; LANES], at: *const u8, stripes: usize) {
+unsafe fn add_stripes_inline<const COPY: bool>(
+    lanes: &mut [u64; LANES],
+    at: *const u8,
+    stripes: usize,
+    to: *mut u8,
+) {
     let mut keys = KEYS;
     for stripe in 0..stripes {
         // SAFETY: the caller's promise.
         let words = unsafe { at.add(stripe * STRIPE).cast::<[u64; LANES]>().read_unaligned() };
+        if COPY {
+            // SAFETY: as above.
+            unsafe {
+                to.add(stripe * STRIPE)
+                    .cast::<[u64; LANES]>()
+                    .write_unaligned(words)
+            };
+        }
         for n in 0..LANES {
             let word = u64::from_le(words[n]);
             let keyed = word ^ keys[n];
@@ -157,6 +254,21 @@ mod tests {
             sum.add(&b"abc"[cut..]);
         }
         assert_ne!(parts[0].finish(), parts[1].finish());
+    }
+
+    #[test]
+    fn what_is_copied_has_the_same_sum() {
+        let bytes: Vec<u8> = (0..300).map(|n| n as u8).collect();
+        for len in [0, 1, 7, 8, 63, 64, 65, 130, 300] {
+            let (mut copy, mut sum) = (vec![0; len], Sum::new());
+            // SAFETY: both have `len` bytes.
+            unsafe { sum.add_and_copy(bytes.as_ptr(), len, Some(copy.as_mut_ptr())) };
+            assert_eq!(
+                (sum.finish(), &copy[..]),
+                (of(&bytes[..len]), &bytes[..len]),
+                "{len}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
  * <ucp/api/ucp.h>, with -I .../ifunc/compat/paper, .../slides or .../threechains before UCX's own folder, and link with -lucp_ifunc.
  *
  * The interface is that of the ifunc systems on UCX of 2021 and 2022. It works over stock UCX, 1.13 or later, as a shared library:
- * a message is a frame that one ucp_put_nbi writes into memory of the target, and that the target polls. Code travels in each frame.
+ * a message is a frame that one put writes into memory of the target, and that the target polls. Code travels in each frame.
  *
  * An ifunc NAME is built by `cargo ifunc build NAME.c`; the source finds NAME.so in the folder that UCX_IFUNC_LIB_DIR names when
  * the context is made (default /usr/lib), or that the configuration key IFUNC_LIB_DIR names. Targets need no such file. UCX warns
@@ -46,7 +46,8 @@ ucs_status_t ucp_ifunc_msg_create(ucp_ifunc_h ifunc_h, void *source_args, size_t
 void ucp_ifunc_msg_free(ucp_ifunc_msg_t msg);
 
 /* Puts the frame of a message into memory of the target. Returns the status of ucp_put_nbi: UCS_OK, UCS_INPROGRESS, or an error;
- * UCS_ERR_INVALID_PARAM if the frame is no message. A message may be sent several times and to several targets. An ifunc may call
+ * UCS_ERR_INVALID_PARAM if the frame is no message. Where ucp_rkey_ptr finds the target's memory in this process, the frame is stored
+ * there, and UCX puts one frame in 64: the status of that one is an error if UCX knows that the target is gone. A message may be sent several times and to several targets. An ifunc may call
  * this in its NAME_main. */
 ucs_status_t ucp_ifunc_send_nbix(ucp_ep_h ep, ucp_ifunc_msg_t msg, uint64_t remote_addr, ucp_rkey_h rkey);
 
