@@ -399,8 +399,16 @@ impl<A> Call<A> {
         self.undecoded().wait()
     }
 
-    /// The same call with an undecoded answer.
-    pub(crate) fn undecoded(mut self) -> Call<Vec<u8>> {
+    /// The same call, whose answer is its bytes: what [`wait_bytes`](Self::wait_bytes) waits for, to be awaited or polled.
+    ///
+    /// ```no_run
+    /// # async fn fetch(everything: ifunc_rt::Handle<ifunc_rt::ByName>) -> Result<(), ifunc_rt::Error> {
+    /// let bytes: Vec<u8> = everything.call(&[])?.undecoded().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn undecoded(mut self) -> Call<Vec<u8>> {
         self.task = None;
         let token = std::mem::take(&mut self.token);
         Call::new(self.submitter.clone(), token, |bytes| Ok(bytes.to_vec()))

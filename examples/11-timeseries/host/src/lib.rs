@@ -95,9 +95,7 @@ async fn clients(addr: &str) -> Result<(), Failure> {
     println!("{} of {} rows are above 90", summary.selected, summary.rows);
 
     // The same by fetching the column.
-    let column = source.register::<column>()?;
-    let column = tokio::task::spawn_blocking(move || column.call("load")?.wait_bytes());
-    let values = column.await??;
+    let values = source.register::<column>()?.call("load")?.undecoded().await?;
     println!("the column has {} bytes", values.len());
     let values: Vec<f64> = values
         .as_chunks()
