@@ -447,7 +447,7 @@ pub(crate) enum Transport {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Builds the images of the host package's ifunc packages and the host package itself (both with the release profile), \
+Builds the images of the host package's ifunc packages with the release profile and the host package itself with PROFILE, \
 starts its `target`, waits for the line `ifunc: ready ADDRESS`, starts its `source`, and stops the target when the \
 source ends. Over loopback, it starts `both` instead. The host package's manifest may name other binaries, of this package or of \
 another one of the workspace: `[package.metadata.ifunc] target = \"server\"`, `source = \"client\"`, `both = \"demo\"`. Without a source, \
@@ -457,7 +457,8 @@ address) and IFUNC_LIB_DIR (the folder of the images). The exit code is the firs
 Examples:
   cargo ifunc run                                # the workspace's only host package
   cargo ifunc run hello --transport loopback
-  cargo ifunc run hello --timeout 60 -- one two  # with arguments")]
+  cargo ifunc run hello --timeout 60 -- one two  # with arguments
+  cargo ifunc run hello --profile dev            # the programs unoptimised, the images as ever")]
 pub(crate) struct RunArgs {
     /// Example (folder in examples/) or host package to run [default: the workspace's only one]
     pub(crate) name: Option<String>,
@@ -467,6 +468,9 @@ pub(crate) struct RunArgs {
     /// Stop target and source after this time; build time does not count [default: 300; none for a target alone]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) timeout: Option<u64>,
+    /// Cargo profile of the host package's programs
+    #[arg(long, value_name = "PROFILE", default_value = "release")]
+    pub(crate) profile: String,
     /// Path to Cargo.toml
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,

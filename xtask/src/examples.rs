@@ -5,6 +5,7 @@ mod in_c;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::plan::Tier;
 use crate::process::{ifunc, last_line, output};
 use crate::steps::Steps;
 use crate::text_search;
@@ -13,54 +14,88 @@ use crate::transports;
 /// The number of files that the database example stores.
 const MANY: usize = 1000;
 
+/// How the programs of an example are built and connected. Its ifuncs are always optimised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    transport: &'static str,
+    profile: &'static str,
+}
+
+impl Setting {
+    /// With every commit, the programs share the dependencies that the tests have compiled. Nightly, they are optimised, as users
+    /// build them.
+    fn new(tier: Tier, transport: &'static str) -> Self {
+        let profile = match tier {
+            Tier::Commit => "dev",
+            Tier::Nightly => "release",
+        };
+        Self { transport, profile }
+    }
+
+    /// Runs `cargo ifunc run NAME -- ARGS`. Returns what it printed.
+    pub(crate) fn run(self, name: &str, args: &[&str]) -> Result<String, String> {
+        let Self { transport, profile } = self;
+        let run = ["run", name, "--transport", transport, "--profile", profile, "--"];
+        output(&mut ifunc(&[&run, args].concat())?)
+    }
+}
+
 /// Runs each example over each transport.
 pub(crate) fn run(steps: &mut Steps) {
+    let tier = steps.tier();
     for &transport in transports::all() {
-        steps.step(&format!("01-hello over {transport}"), || hello(transport));
+        let setting = Setting::new(tier, transport);
+        steps.step(&format!("01-hello over {transport}"), || hello(setting));
     }
     for &transport in transports::all() {
+        let setting = Setting::new(tier, transport);
         let name = format!("02-compressed-insert over {transport}");
-        steps.step(&name, || compressed_insert(transport));
+        steps.step(&name, || compressed_insert(setting));
     }
     for &transport in transports::all() {
+        let setting = Setting::new(tier, transport);
         let name = format!("03-text-search over {transport}");
-        steps.step(&name, || text_search::beside_grep(transport));
+        steps.step(&name, || text_search::beside_grep(setting));
     }
     for &transport in transports::all() {
+        let setting = Setting::new(tier, transport);
         let name = format!("04-pointer-chase over {transport}");
         let args = ["--entries", "12", "--depth", "16", "--seconds", "0.1"];
-        steps.step(&name, || checked(transport, "04-pointer-chase", &args));
+        steps.step(&name, || checked(setting, "04-pointer-chase", &args));
     }
     for &transport in transports::all() {
+        let setting = Setting::new(tier, transport);
         let name = format!("05-graph over {transport}");
-        steps.step(&name, || graph(transport));
+        steps.step(&name, || graph(setting));
     }
     for &transport in transports::all() {
+        let setting = Setting::new(tier, transport);
         let name = format!("06-top-k over {transport}");
-        steps.step(&name, || checked(transport, "06-top-k", &["--rows", "50000"]));
+        steps.step(&name, || checked(setting, "06-top-k", &["--rows", "50000"]));
     }
     for &transport in transports::all() {
+        let setting = Setting::new(tier, transport);
         let name = format!("07-live-upgrade over {transport}");
         steps.step(&name, || {
-            checked(transport, "07-live-upgrade", &["--calls", "6000"])
+            checked(setting, "07-live-upgrade", &["--calls", "6000"])
         });
     }
     for &transport in transports::all() {
+        let setting = Setting::new(tier, transport);
         let name = format!("11-timeseries over {transport}");
         // One answer of 64 MiB is enough.
         let rows = match transport {
             "shm" => "8388608",
             _ => "100000",
         };
-        steps.step(&name, || checked(transport, "11-timeseries", &[rows]));
+        steps.step(&name, || checked(setting, "11-timeseries", &[rows]));
     }
     in_c::run(steps);
 }
 
 /// Runs an example that compares its result with that of a sequential computation. Returns the line that says so.
-fn checked(transport: &str, name: &str, args: &[&str]) -> Result<String, String> {
-    let run = ["run", name, "--transport", transport, "--"];
-    let said = output(&mut ifunc(&[&run, args].concat())?)?;
+fn checked(setting: Setting, name: &str, args: &[&str]) -> Result<String, String> {
+    let said = setting.run(name, args)?;
     let line = said
         .lines()
         .find_map(|line| line.split_once("checked: ").map(|(_, what)| what));
@@ -69,30 +104,22 @@ fn checked(transport: &str, name: &str, args: &[&str]) -> Result<String, String>
 }
 
 /// A random graph on two servers, and an edge list on four.
-fn graph(transport: &str) -> Result<String, String> {
+fn graph(setting: Setting) -> Result<String, String> {
     let file = crate::root().join("examples/05-graph/karate.txt");
     let file = file.to_str().ok_or("the folder's name is not UTF-8")?;
-    checked(transport, "05-graph", &[file, "--servers", "4"])?;
-    checked(transport, "05-graph", &["--scale", "10", "--servers", "2"])
+    checked(setting, "05-graph", &[file, "--servers", "4"])?;
+    checked(setting, "05-graph", &["--scale", "10", "--servers", "2"])
 }
 
-fn hello(transport: &str) -> Result<String, String> {
-    let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport])?)?;
+fn hello(setting: Setting) -> Result<String, String> {
+    let said = setting.run("01-hello", &[])?;
     Ok(last_line(&said))
 }
 
-fn compressed_insert(transport: &str) -> Result<String, String> {
+fn compressed_insert(setting: Setting) -> Result<String, String> {
     let folder = many_files()?;
     let folder = folder.to_str().ok_or("the folder's name is not UTF-8")?;
-    let args = [
-        "run",
-        "02-compressed-insert",
-        "--transport",
-        transport,
-        "--",
-        folder,
-    ];
-    let said = output(&mut ifunc(&args)?)?;
+    let said = setting.run("02-compressed-insert", &[folder])?;
     let verified = said
         .lines()
         .find_map(|line| line.split_once("verified ").map(|(_, rest)| rest));

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::process::{ifunc, output};
+use crate::examples::Setting;
 
 /// The least size of the text.
 const ENOUGH: u64 = 30_000_000;
@@ -14,7 +14,7 @@ const PATTERNS: [&str; 2] = ["error", "^#define +[A-Z_]+ +0x[0-9a-f]+$"];
 
 /// Runs the example and compares every line that it finds with those of `grep`. Returns the example's line about how much it
 /// searched and how much came back.
-pub(crate) fn beside_grep(transport: &str) -> Result<String, String> {
+pub(crate) fn beside_grep(setting: Setting) -> Result<String, String> {
     let folder = crate::scratch().join("text-search");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot create `{}`: {e}", folder.display()))?;
     let text = folder.join("text");
@@ -28,17 +28,7 @@ pub(crate) fn beside_grep(transport: &str) -> Result<String, String> {
 
     let mut notes = Vec::new();
     for pattern in PATTERNS {
-        let args = [
-            "run",
-            "03-text-search",
-            "--transport",
-            transport,
-            "--",
-            &text_name,
-            pattern,
-            &folder_name,
-        ];
-        let said = output(&mut ifunc(&args)?)?;
+        let said = setting.run("03-text-search", &[&text_name, pattern, &folder_name])?;
         let sums = said
             .lines()
             .filter_map(|line| line.split_once("searched ").map(|(_, rest)| rest));

@@ -26,10 +26,16 @@ use crate::plan::Tier;
 use crate::process::{built, status};
 use crate::steps::Steps;
 
-/// What `cargo` is in sh blocks of the commit tier: `cargo ifunc` is the command that the tests have built. The alias of the
-/// checkout is `cargo run`, which would compile the runtime once more, with the features of one package; nightly runs that.
-const CARGO: &str =
-    "() { if [ \"$1\" = ifunc ]; then \"$XTASK_CARGO_IFUNC\" \"$@\"; else command cargo \"$@\"; fi; }";
+/// What `cargo` is in sh blocks of the commit tier: `cargo ifunc` is the command that the tests have built, and `cargo ifunc run`
+/// builds programs with the dev profile, as the other parts do. The alias of the checkout is `cargo run`, which would compile the
+/// runtime once more, with the features of one package; nightly runs that.
+const CARGO: &str = "() {
+    case \"$1 ${2-}\" in
+        'ifunc run') \"$XTASK_CARGO_IFUNC\" ifunc run --profile dev \"${@:3}\" ;;
+        'ifunc '*) \"$XTASK_CARGO_IFUNC\" \"$@\" ;;
+        *) command cargo \"$@\" ;;
+    esac
+}";
 const COMMAND: &str = "XTASK_CARGO_IFUNC";
 
 /// A Markdown file whose blocks run.

@@ -19,6 +19,7 @@ pub(super) fn build(
     workspace: &Workspace,
     host: &Package,
     programs: &[&str],
+    profile: &str,
     cargo: &CargoArgs,
     shell: &mut Shell,
 ) -> Result<Vec<PathBuf>, Failure> {
@@ -29,7 +30,7 @@ pub(super) fn build(
     lock.lock().map_err(Failure::io("lock", &lock_path))?;
 
     shell.detail("Compiling", format_args!("host package `{}`", host.name));
-    let built = executables(workspace, host, programs, cargo, shell)?;
+    let built = executables(workspace, host, programs, profile, cargo, shell)?;
     let folder = folder.join(host.name.as_str());
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
     for (bin, path) in &built {
@@ -50,12 +51,18 @@ fn executables(
     workspace: &Workspace,
     host: &Package,
     programs: &[&str],
+    profile: &str,
     cargo: &CargoArgs,
     shell: &Shell,
 ) -> Result<Vec<(String, PathBuf)>, Failure> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&program);
-    command.args(["build", "--release", "--message-format=json-render-diagnostics"]);
+    command.args([
+        "build",
+        "--message-format=json-render-diagnostics",
+        "--profile",
+        profile,
+    ]);
     let mut packages: Vec<&Package> = Vec::new();
     for bin in programs {
         command.args(["--bin", bin]);

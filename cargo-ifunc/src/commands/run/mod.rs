@@ -51,7 +51,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     };
 
     let libraries = libraries(&workspace, host, &asked, &cargo, shell)?;
-    let bins = host::build(&workspace, host, &asked, &cargo, shell)?;
+    let bins = host::build(&workspace, host, &asked, &args.profile, &cargo, shell)?;
 
     // Each run uses its own address: two may run at the same time, and the files of a crashed one do not
     // interfere.
