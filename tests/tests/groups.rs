@@ -3,6 +3,8 @@
 mod common;
 #[path = "groups/eight.rs"]
 mod eight;
+#[path = "groups/finish.rs"]
+mod finish;
 #[path = "groups/flood.rs"]
 mod flood;
 #[path = "groups/program.rs"]

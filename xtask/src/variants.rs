@@ -14,8 +14,8 @@ const COMPILE_NOTHING: &[&str] = &["mixed", "restart"];
 /// Two credits and the smallest ring: frames wait for each other, wrap around and travel in fragments.
 const SMALLEST: [(&str, &str); 2] = [("IFUNC_CREDITS", "2"), ("IFUNC_RING", "65536")];
 
-/// The programs whose tests run groups of nodes, and those of their tests that take long over UCX.
-const GROUPS: &[&str] = &["groups", "finish"];
+/// The program whose tests run groups of nodes, and those of its tests that take long over UCX.
+const GROUPS: &[&str] = &["groups"];
 const LONG_GROUPS: &[&str] = &["eight::", "flood::"];
 
 /// The tests between processes, and those of groups, over UCX.

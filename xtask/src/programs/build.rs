@@ -103,6 +103,11 @@ mod tests {
         };
         assert_eq!(artifact(message, Path::new("/c")), Some(program.clone()));
         assert_eq!(program.name(), "mixed");
+        let of_modules = Program {
+            source: "tests/tests/it/main.rs".into(),
+            ..program.clone()
+        };
+        assert_eq!(of_modules.name(), "it");
         // A program that tests start.
         let binary = message.replace(r#""test":true},"features""#, r#""test":false},"features""#);
         assert_ne!(binary, message);

@@ -29,17 +29,20 @@ pub(crate) struct Program {
 impl Program {
     /// Its target's name, as `cargo test --test NAME` takes it.
     pub(crate) fn name(&self) -> &str {
-        let file = self.source.rsplit('/').next().unwrap_or(&self.source);
+        let path = self.source.strip_suffix("/main.rs").unwrap_or(&self.source);
+        let file = path.rsplit('/').next().unwrap_or(path);
         file.strip_suffix(".rs").unwrap_or(file)
     }
 }
 
 /// The programs that take longest. They start first, so that no core is idle while the last of them ends, and those that build
 /// in the same target directory do not start together.
-const LONGEST: [&str; 4] = [
-    "cargo-ifunc/tests/run.rs",
+const LONGEST: [&str; 6] = [
+    "cargo-ifunc/tests/it/main.rs",
     "ifunc-rt/src/lib.rs",
-    "ifunc-build/tests/packages.rs",
+    "ifunc-link/tests/it/main.rs",
+    "ifunc-build/tests/it/main.rs",
+    "tests/tests/it/main.rs",
     "tests/tests/mismatch.rs",
 ];
 

@@ -1,0 +1,15 @@
+//! Builds of packages and of C files. One program, which is linked once.
+
+extern crate alloc;
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod c_files;
+mod c_helpers;
+mod corpus;
+mod entries;
+mod header;
+mod packages;
+mod settings;
+mod std_chains;

@@ -1,0 +1,123 @@
+//! Ifuncs in Rust and in C that crash or do not end, on a target in another process that contains it.
+
+use crate::common::{Process, connect, library, over_there, unique};
+use ifunc_rt::{Error, Failure};
+use ifunc_tests_ifuncs::faults::{WAYS, t_faults};
+use ifunc_tests_ifuncs::t_add;
+
+/// The error that the source gets for each way in which the Rust ifunc ends, and its place.
+const RUST: [&str; WAYS.len()] = [
+    "SIGSEGV (not mapped), address 0x18, at offset 0x",
+    "SIGSEGV (not permitted), address 0x",
+    "SIGBUS (misaligned), ",
+    "SIGFPE (integer division by zero, or its result overflows), at offset 0x",
+    "SIGILL (no valid instruction), at offset 0x",
+    "SIGSEGV (not mapped), address 0x1000, outside of the image",
+    "stack overflow (SIGSEGV, address 0x",
+    "it ran for longer than 50ms, at offset 0x",
+];
+const RUST_LOOPS: usize = 7;
+
+/// The same for the ifunc in C.
+const C: [&str; 7] = [
+    "SIGSEGV (not mapped), address 0x8, at offset 0x",
+    "SIGFPE (integer division by zero, or its result overflows), at offset 0x",
+    "SIGILL (no valid instruction), at offset 0x",
+    "stack overflow (SIGSEGV, address 0x",
+    "it ran for longer than 50ms, at offset 0x",
+    "SIGSEGV (not mapped), address 0x0, outside of the image",
+    "SIGSEGV (not mapped), address 0x",
+];
+const C_LOOPS: usize = 4;
+
+/// Each way so many times, and those that run into their limit a tenth of that, with an honest call after each.
+fn escapes(rounds: usize) {
+    let Some(address) = unique() else { return };
+    let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
+    command.env("IFUNC_ADDR", &address).env("E2E_CONTAINED", "50");
+    let mut target = Process::start_target(&mut command, &address);
+    let source = connect(&address);
+    let add = source.register_path::<t_add>(library("t_add")).unwrap();
+    let rust = source.register_path::<t_faults>(library("t_faults")).unwrap();
+    // SAFETY: built from this checkout.
+    let c = unsafe { source.load_path(library("t_c_faults")).unwrap() };
+    let honest = |what: &str| {
+        loop {
+            match add.call(&1).unwrap().wait() {
+                // A busy machine stopped the target's thread for as long.
+                Err(Error::Failed {
+                    why: Failure::Deadline,
+                    ..
+                }) => {}
+                answer => {
+                    break answer
+                        .map(drop)
+                        .unwrap_or_else(|error| panic!("after {what}: {error}"));
+                }
+            }
+        }
+    };
+    let check = |what: &str, expected: &str, loops: bool, call: &dyn Fn() -> Result<(), Error>| {
+        loop {
+            match call() {
+                Err(Error::Failed { why, detail, .. }) => {
+                    if why == Failure::Deadline && !loops {
+                        continue;
+                    }
+                    assert_eq!(why == Failure::Deadline, loops, "{what}: {detail}");
+                    assert!(detail.starts_with(expected), "{what}: {detail}");
+                    return detail;
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+    };
+    let mut memory = Vec::new();
+    for round in 0..rounds {
+        for (way, expected) in RUST.iter().enumerate() {
+            let loops = way == RUST_LOOPS;
+            if loops && round % 10 != 0 {
+                continue;
+            }
+            let detail = check(WAYS[way], expected, loops, &|| {
+                rust.call(&(way as u64))?.wait().map(drop)
+            });
+            // The library has the names of its functions.
+            assert!(detail.contains("t_faults") || way == 5, "{}: {detail}", WAYS[way]);
+            honest(WAYS[way]);
+        }
+        for (way, expected) in C.iter().enumerate() {
+            let loops = way == C_LOOPS;
+            if loops && round % 10 != 0 {
+                continue;
+            }
+            let what = format!("way {way} in C");
+            let payload = (way as u64).to_le_bytes();
+            check(&what, expected, loops, &|| c.call(&payload)?.wait().map(drop));
+            honest(&what);
+        }
+        memory.push(private_memory(target.pid()));
+    }
+    assert!(target.lives());
+    let (early, late) = (memory[rounds / 4], memory[rounds - 1]);
+    println!("{rounds} rounds, memory in use: {early} KiB early, {late} KiB at the end");
+    assert!(late < early + (4 << 10), "{early} KiB, then {late} KiB");
+}
+
+/// Kilobytes of a process that are no file.
+fn private_memory(pid: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_target_survives_ifuncs_that_crash() {
+    escapes(2);
+}
+
+#[test]
+#[ignore = "nightly: a thousand crashes of each kind in Rust and in C, and two hundred invocations that run into their limit"]
+fn a_target_survives_thousands_of_ifuncs_that_crash() {
+    escapes(1000);
+}
