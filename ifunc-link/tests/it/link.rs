@@ -60,11 +60,9 @@ const CONFIGS: [&[&str]; 22] = [
     &["-O2", "-g", "-fasynchronous-unwind-tables"],
 ];
 /// The configurations of every commit: together they cover what all of [`CONFIGS`] cover.
-const BRIEF: [&[&str]; 6] = [
+const BRIEF: [&[&str]; 4] = [
     &["-O0"],
     &["-O2"],
-    &["-Os"],
-    &["-O0", "-fno-plt"],
     &["-O2", "-fno-plt"],
     &["-O2", "-Wa,-mrelax-relocations=no", "-fno-plt"],
 ];
