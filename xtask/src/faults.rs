@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::process::{build_ifuncs, built_with, end, last_line, output, status};
+use crate::process::{build_ifuncs, built, end, last_line, output, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
 
@@ -34,10 +34,10 @@ pub(crate) fn command(args: &[String]) -> ExitCode {
     end(driver(args).and_then(|mut driver| status(&mut driver)))
 }
 
-/// Builds the programs and ifuncs. Compared with the tests, only the runtime is compiled again, with its failpoints.
+/// Builds the programs and ifuncs.
 fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
     let programs = ["faults", "fault-source", "fault-target"];
-    let folder = built_with(&programs, &["--features", "ifunc-tests/failpoints"])?;
+    let folder = built(&programs)?;
     build_ifuncs("ifunc-tests-ifuncs")?;
     let target = crate::target();
     let mut driver = Command::new(folder.join("faults"));

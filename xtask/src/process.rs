@@ -32,13 +32,8 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
 
 /// The folder of these programs, built as the tests are: nothing is compiled again for them.
 pub(crate) fn built(bins: &[&str]) -> Result<PathBuf, String> {
-    built_with(bins, &[])
-}
-
-/// The same with further options.
-pub(crate) fn built_with(bins: &[&str], options: &[&str]) -> Result<PathBuf, String> {
     let mut build = cargo(["build", "--quiet"]);
-    build.args(WHOLE).args(options);
+    build.args(WHOLE);
     for bin in bins {
         build.args(["--bin", bin]);
     }

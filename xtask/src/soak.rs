@@ -48,15 +48,7 @@ pub(crate) fn full(steps: &mut Steps) {
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let quick = args.iter().any(|arg| arg == "--quick");
     let profile = if quick { "dev" } else { "release" };
-    // With the hook that lengthens UCX's sleep: see `wakes`.
-    let build = [
-        "build",
-        "--quiet",
-        "--bin",
-        "soak",
-        "--features",
-        "ifunc-tests/failpoints",
-    ];
+    let build = ["build", "--quiet", "--bin", "soak"];
     status(cargo(build).args(["--profile", profile]).args(WHOLE))?;
     build_ifuncs("ifunc-tests-ifuncs")?;
     let target = crate::target();

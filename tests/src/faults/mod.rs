@@ -10,13 +10,10 @@ pub mod act;
 pub mod cell;
 pub mod ledger;
 pub mod process;
-#[cfg(feature = "failpoints")]
 mod role;
 pub mod run;
 pub mod scene;
-#[cfg(feature = "failpoints")]
 pub mod source;
-#[cfg(feature = "failpoints")]
 pub mod target;
 pub mod travel;
 
