@@ -23,7 +23,7 @@ const IN_FLIGHT: &[usize] = &[1, 4, 16, 64, 256];
 const MEMORY: &[&[(&str, &str)]] = &[&[], &[("UCX_TLS", "posix,self")], &[("UCX_TLS", "sysv,self")]];
 
 /// A caller and its answering target.
-struct Pair {
+pub(super) struct Pair {
     name: String,
     source: Program,
     target: Program,
@@ -35,7 +35,13 @@ struct Pair {
 
 impl Pair {
     /// Starts the roles `KIND-source` and `KIND-target`, the latter at `address`.
-    fn new(name: &str, cores: Cores, kind: &str, address: &str, env: &[(&str, &str)]) -> Result<Self> {
+    pub(super) fn new(
+        name: &str,
+        cores: Cores,
+        kind: &str,
+        address: &str,
+        env: &[(&str, &str)],
+    ) -> Result<Self> {
         let start = |side, cpu, address| {
             let env = [env, &[("BENCH_ADDRESS", address)]].concat();
             Program::start(&format!("{kind}-{side}"), cpu, &env)
@@ -55,6 +61,11 @@ impl Pair {
             is_ucx: false,
             in_flight: 1,
         })
+    }
+
+    /// The transport, as the source reports it.
+    pub(super) fn carried_by(&self) -> &str {
+        &self.carried_by
     }
 
     /// A pair of UCX, whose programs connect to each other.

@@ -1,5 +1,6 @@
 //! The figures: one file per figure, or per family of similar figures.
 
+mod c_interface;
 mod calls;
 mod code_every_frame;
 mod dropin;
@@ -49,6 +50,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     networks::SHARED_MEMORY,
     networks::PUTS,
     calls::FIGURE,
+    c_interface::FIGURE,
     peers::FIGURE,
     trust::FIGURE,
 ];

@@ -49,6 +49,7 @@ pub(crate) fn of(row: &Row) -> Option<Goal> {
         "code-every-frame" if row.unit == "ns" => Some(Goal::AtMost(1.0)),
         "code-every-frame" => Some(Goal::AtLeast(1.0)),
         "drop-in" if row.size <= 16 << 10 => Some(Goal::AtMost(1.0)),
+        "c-interface" => Some(Goal::AtMost(1.05)),
         // Only hashed native code is comparable.
         "first-arrival" if row.case != "hashed" => None,
         "first-arrival" if row.size <= 512 => Some(Goal::AtMost(0.1)),

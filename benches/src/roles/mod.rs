@@ -13,7 +13,7 @@ mod ucx;
 
 use anyhow::{Result, bail};
 
-pub(crate) use calls::Calls;
+pub(crate) use calls::{Calls, Compiled};
 pub(crate) use crowd::{Order, Received, Sent, now};
 pub(crate) use ucx::dropin;
 
@@ -41,6 +41,8 @@ const ROLES: &[(&str, Role)] = &[
     ("drop-in", ucx::dropin::run),
     ("calls-source", calls::ifunc::source),
     ("calls-target", served::run),
+    ("calls-c-source", calls::c::source),
+    ("calls-c-target", calls::c::target),
     ("calls-ucx-source", calls::ucx::source),
     ("calls-ucx-target", calls::ucx::target),
     #[cfg(feature = "tonic")]

@@ -8,9 +8,12 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use c::Compiled;
+
 use crate::program::Starter;
 use crate::slots::Sample;
 
+pub(super) mod c;
 pub(super) mod ifunc;
 #[cfg(feature = "tonic")]
 pub(super) mod tonic;
