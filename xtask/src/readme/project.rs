@@ -1,5 +1,5 @@
-//! A page whose blocks make a project, step by step, as its reader does. The project lies in a folder beside a link to the
-//! checkout, and shares a target directory with the projects of other tests.
+//! A page whose blocks make a project, step by step, as its reader does. The project lies outside of the checkout, beside a link to
+//! it, and shares a target directory with the projects of other tests.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,6 +25,7 @@ impl Drop for Desk {
         for child in &mut self.background {
             console::stop(child);
         }
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -71,7 +72,7 @@ pub(super) fn run(page: &Page, project: &str) -> Result<String, String> {
 
 impl Desk {
     fn new(project: &str) -> Result<Self, String> {
-        let folder = crate::scratch().join("book");
+        let folder = std::env::temp_dir().join(format!("ifunc-book-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let io = |e: std::io::Error| format!("cannot write to `{}`: {e}", folder.display());
         fs::create_dir_all(&folder).map_err(io)?;
