@@ -278,11 +278,11 @@ fn check_format(text: &str) -> Result<String, String> {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Builds the images first and sets IFUNC_LIB_DIR, so that `ifunc_rt::test::run` runs the real images. \
-Without -p, tests all ifunc packages. With -p, a host package is tested with the images of the packages that it \
+Without -p, tests all ifunc packages, and the host packages whose dev-dependencies have `ifunc-rt` with the feature `test`. With -p, a host package is tested with the images of the packages that it \
 depends on.
 
 Examples:
-  cargo ifunc test                               # all ifunc packages
+  cargo ifunc test                               # all packages with tests of ifuncs
   cargo ifunc test -p hello-ifuncs -- --nocapture
   cargo ifunc test --profile dev                 # with unoptimised images")]
 pub(crate) struct TestArgs {
@@ -447,7 +447,7 @@ pub(crate) enum Transport {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Builds the images of the host package's ifunc packages with the release profile and the host package itself with PROFILE, \
+Builds the images of the host package's ifunc packages with the release profile, and the host package itself with PROFILE, \
 starts its `target`, waits for the line `ifunc: ready ADDRESS`, starts its `source`, and stops the target when the \
 source ends. Over loopback, it starts `both` instead. The host package's manifest may name other binaries, of this package or of \
 another one of the workspace: `[package.metadata.ifunc] target = \"server\"`, `source = \"client\"`, `both = \"demo\"`. Without a source, \
@@ -458,7 +458,7 @@ Examples:
   cargo ifunc run                                # the workspace's only host package
   cargo ifunc run hello --transport loopback
   cargo ifunc run hello --timeout 60 -- one two  # with arguments
-  cargo ifunc run hello --profile dev            # the programs unoptimised, the images as ever")]
+  cargo ifunc run hello --release                # the programs optimised, as the images always are")]
 pub(crate) struct RunArgs {
     /// Example (folder in examples/) or host package to run [default: the workspace's only one]
     pub(crate) name: Option<String>,
@@ -469,8 +469,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) timeout: Option<u64>,
     /// Cargo profile of the host package's programs
-    #[arg(long, value_name = "PROFILE", default_value = "release")]
+    #[arg(long, value_name = "PROFILE", default_value = "dev")]
     pub(crate) profile: String,
+    /// Build the programs with the release profile
+    #[arg(short, long, conflicts_with = "profile")]
+    pub(crate) release: bool,
     /// Path to Cargo.toml
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,

@@ -90,6 +90,13 @@ impl Workspace {
         self.members().filter(|package| is_host(package)).collect()
     }
 
+    /// Members whose tests run images: those of ifunc packages, and those with `ifunc_rt::test`.
+    pub(crate) fn tested_packages(&self) -> Vec<&Package> {
+        self.members()
+            .filter(|package| holds_ifuncs(package) || is_host(package) && tests_images(package))
+            .collect()
+    }
+
     /// The programs of a host package: those that `[package.metadata.ifunc]` names, or `target`, `source` and `both`.
     pub(crate) fn programs(&self, host: &Package) -> Result<Programs, Failure> {
         let error =
@@ -287,6 +294,15 @@ fn depends_on(package: &Package, name: &str) -> bool {
 fn holds_ifuncs(package: &Package) -> bool {
     let is_own = ifunc_build::is_own_crate(&package.name);
     !is_own && depends_on(package, "ifunc") && !depends_on(package, "ifunc-rt")
+}
+
+/// Whether its tests use `ifunc_rt::test`.
+fn tests_images(package: &Package) -> bool {
+    package.dependencies.iter().any(|dep| {
+        dep.kind == DependencyKind::Development
+            && dep.name == "ifunc-rt"
+            && dep.features.iter().any(|feature| feature == "test")
+    })
 }
 
 fn is_host(package: &Package) -> bool {

@@ -39,6 +39,7 @@ fn run(options: &[String]) -> Result<(), String> {
     let build = [
         "run",
         EXAMPLE,
+        "--release",
         "--",
         "--entries",
         "6",

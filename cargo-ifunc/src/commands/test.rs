@@ -1,4 +1,4 @@
-//! `cargo ifunc test`: images, then `cargo test` of the packages that hold the ifuncs.
+//! `cargo ifunc test`: images, then `cargo test` of the packages that hold the ifuncs, and of hosts that test them.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -20,8 +20,13 @@ pub(crate) fn run(args: &TestArgs, shell: &mut Shell) -> Result<(), Failure> {
         if ifunc_packages.is_empty() {
             return Err(workspace.no_ifunc_package());
         }
-        tested.extend(ifunc_packages.iter().map(|package| package.name.to_string()));
-        images.extend(tested.iter().cloned());
+        images.extend(ifunc_packages.iter().map(|package| package.name.to_string()));
+        tested.extend(
+            workspace
+                .tested_packages()
+                .iter()
+                .map(|package| package.name.to_string()),
+        );
     }
     for name in &args.package {
         let package = workspace.member(name).ok_or_else(|| {

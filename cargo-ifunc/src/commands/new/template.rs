@@ -55,10 +55,14 @@ pub(super) fn files(name: &str, lang: Lang, dependencies: &Dependencies) -> Vec<
         Lang::C => (template!("ifuncs_c.rs"), template!("host_c.rs")),
         Lang::Mixed => (template!("ifuncs_mixed.rs"), template!("host_mixed.rs")),
     };
+    let readme = match lang {
+        Lang::Rust => template!("README_rust.md"),
+        Lang::C | Lang::Mixed => template!("README.md"),
+    };
     let mut files = vec![
         ("Cargo.toml", template!("workspace.toml")),
         (".gitignore", template!("gitignore")),
-        ("README.md", template!("README.md")),
+        ("README.md", readme),
         ("ifuncs/Cargo.toml", template!("ifuncs.toml")),
         ("ifuncs/src/lib.rs", lib),
         ("host/Cargo.toml", template!("host.toml")),
@@ -71,9 +75,17 @@ pub(super) fn files(name: &str, lang: Lang, dependencies: &Dependencies) -> Vec<
         files.push(("ifuncs/c/c_add.c", template!("c_add.c")));
         files.push(("ifuncs/tests/c_add.rs", template!("test_c.rs")));
     }
-    if lang != Lang::C {
+    if lang == Lang::Mixed {
         files.push(("ifuncs/tests/add.rs", template!("test_rust.rs")));
     }
+    // In Rust, ifuncs run on a type of the host, and so do their tests.
+    if lang == Lang::Rust {
+        files.push(("host/tests/ifuncs.rs", template!("test_host.rs")));
+    }
+    let (tested, dev_dependencies) = match lang {
+        Lang::Rust => ("host/Cargo.toml", template!("host_rust.toml")),
+        Lang::C | Lang::Mixed => ("ifuncs/Cargo.toml", template!("ifuncs_tested.toml")),
+    };
     let ifuncs = format!("{name}-ifuncs");
     let krate = |package: &str| package.replace('-', "_");
     let fill = |text: &str| {
@@ -84,7 +96,14 @@ pub(super) fn files(name: &str, lang: Lang, dependencies: &Dependencies) -> Vec<
             .replace("{{ifunc}}", &dependencies.line("ifunc"))
             .replace("{{ifunc_rt}}", &dependencies.line("ifunc-rt"))
     };
-    files.into_iter().map(|(path, text)| (path, fill(text))).collect()
+    let with_tests = |path: &str, text: &str| match path == tested {
+        true => [text, dev_dependencies].concat(),
+        false => text.to_owned(),
+    };
+    files
+        .into_iter()
+        .map(|(path, text)| (path, fill(&with_tests(path, text))))
+        .collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::shell::Shell;
 use crate::workspace::Workspace;
 
-/// Builds these binaries with plain cargo, and returns their paths. Most host packages have binaries of the same names, which cargo
+/// Builds these binaries with plain cargo, and returns the folder that they are in. Most host packages have binaries of the same names, which cargo
 /// writes to one folder. A lock is held while they are copied to a folder per package, so that another run
 /// cannot overwrite them.
 pub(super) fn build(
@@ -22,7 +22,7 @@ pub(super) fn build(
     profile: &str,
     cargo: &CargoArgs,
     shell: &mut Shell,
-) -> Result<Vec<PathBuf>, Failure> {
+) -> Result<PathBuf, Failure> {
     let folder = workspace.target_directory().join("ifunc").join("run");
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
     let lock_path = folder.join(".lock");
@@ -36,14 +36,14 @@ pub(super) fn build(
     for (bin, path) in &built {
         replace(path, &folder.join(bin))?;
     }
-    let own = |bin: &&str| match built.iter().any(|(name, _)| name == bin) {
-        true => Ok(folder.join(bin)),
-        false => Err(Failure::Message(format!(
+    let is_missing = |bin: &&&str| !built.iter().any(|(name, _)| name == *bin);
+    match programs.iter().find(is_missing) {
+        None => Ok(folder),
+        Some(bin) => Err(Failure::Message(format!(
             "cargo built no binary `{bin}` of package `{}`",
             host.name
         ))),
-    };
-    programs.iter().map(own).collect()
+    }
 }
 
 /// Runs `cargo build`, and reads the paths of the executables from its messages.
@@ -57,12 +57,8 @@ fn executables(
 ) -> Result<Vec<(String, PathBuf)>, Failure> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&program);
-    command.args([
-        "build",
-        "--message-format=json-render-diagnostics",
-        "--profile",
-        profile,
-    ]);
+    command.args(["build", "--message-format=json-render-diagnostics"]);
+    command.args(["--profile", profile]);
     let mut packages: Vec<&Package> = Vec::new();
     for bin in programs {
         command.args(["--bin", bin]);
@@ -121,10 +117,14 @@ fn executables(
     }
 }
 
-/// Replaces `to` by a copy of `from` atomically, so that a running program is not overwritten.
+/// Replaces `to` by `from` atomically, so that a running program is not overwritten.
 fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     let new = to.with_extension(format!("new-{}", std::process::id()));
-    fs::copy(from, &new)
-        .and_then(|_| fs::rename(&new, to))
-        .map_err(Failure::io("write", to))
+    // A linker makes a new file, so a link keeps what was built, and takes no space.
+    let made = fs::hard_link(from, &new).or_else(|_| fs::copy(from, &new).map(drop));
+    made.and_then(|()| fs::rename(&new, to))
+        .map_err(Failure::io("write", to))?;
+    // Two names of one file are not renamed.
+    let _ = fs::remove_file(&new);
+    Ok(())
 }

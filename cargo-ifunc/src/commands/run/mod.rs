@@ -35,23 +35,27 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
 
     let programs = workspace.programs(host)?;
     let is_loopback = matches!(args.transport, Transport::Loopback);
-    let asked: Vec<&str> = match (is_loopback, &programs.both) {
-        (true, Some(both)) => vec![both],
-        (true, None) => {
-            return Err(Failure::Message(format!(
-                "package `{}` has no program that is target and source in one process, as a `loopback:` address needs\nhelp: a binary \
-                 `both`, or `[package.metadata.ifunc] both = \"NAME\"`; or another transport: `--transport shm`",
-                host.name
-            )));
-        }
-        (false, _) => std::iter::once(&programs.target)
-            .chain(&programs.source)
-            .map(String::as_str)
-            .collect(),
-    };
+    if is_loopback && programs.both.is_none() {
+        return Err(Failure::Message(format!(
+            "package `{}` has no program that is target and source in one process, as a `loopback:` address needs\nhelp: a binary \
+             `both`, or `[package.metadata.ifunc] both = \"NAME\"`; or another transport: `--transport shm`",
+            host.name
+        )));
+    }
+    // All of them: other programs start those that this run does not.
+    let all: Vec<&str> = [
+        Some(&programs.target),
+        programs.source.as_ref(),
+        programs.both.as_ref(),
+    ]
+    .into_iter()
+    .flatten()
+    .map(String::as_str)
+    .collect();
 
-    let libraries = libraries(&workspace, host, &asked, &cargo, shell)?;
-    let bins = host::build(&workspace, host, &asked, &args.profile, &cargo, shell)?;
+    let profile = if args.release { "release" } else { &args.profile };
+    let libraries = libraries(&workspace, host, &all, &cargo, shell)?;
+    let bins = host::build(&workspace, host, &all, profile, &cargo, shell)?;
 
     // Each run uses its own address: two may run at the same time, and the files of a crashed one do not
     // interfere.
@@ -61,8 +65,8 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         environment: libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())),
         args: &args.args,
         // A server without clients runs until it is stopped.
-        timeout: match (args.timeout, &bins[..]) {
-            (None, [_]) if !is_loopback => None,
+        timeout: match (args.timeout, &programs.source) {
+            (None, None) if !is_loopback => None,
             (seconds, _) => Some(Duration::from_secs(seconds.unwrap_or(TIMEOUT))),
         },
     };
@@ -72,10 +76,13 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         Transport::Ucx => free_port("ucx")?,
         Transport::UcxPut => free_port("ucx-put")?,
     };
-    let stopped = match &bins[..] {
-        [target, source] => session.two_processes(target, source, &address, shell)?,
-        [target] if !is_loopback => session.one_process(Side::Target, target, &address, shell)?,
-        both => session.one_process(Side::Both, &both[0], &address, shell)?,
+    let bin = |name: &String| bins.join(name);
+    let stopped = match (is_loopback, &programs.both, &programs.source) {
+        (true, Some(both), _) => session.one_process(Side::Both, &bin(both), &address, shell)?,
+        (_, _, Some(source)) => {
+            session.two_processes(&bin(&programs.target), &bin(source), &address, shell)?
+        }
+        (_, _, None) => session.one_process(Side::Target, &bin(&programs.target), &address, shell)?,
     };
     match stopped {
         Stopped::Done => {

@@ -4,11 +4,28 @@ use std::error::Error;
 
 use ifunc_rt::{Policy, Source, Target};
 
+/// The target's data. Ifuncs know the type by its name, and use it through the functions that this crate exports.
+#[derive(Debug, Default, ifunc::Opaque)]
+#[opaque("{{name}}/1")]
+pub struct Counter {
+    pub value: u64,
+    /// How often it was changed.
+    pub changes: u64,
+}
+
+/// A function of the host that ifuncs may call.
+#[ifunc::export]
+pub fn counter_add(counter: &mut Counter, delta: u64) -> u64 {
+    counter.value += delta;
+    counter.changes += 1;
+    counter.value
+}
+
 /// Serves until the process is stopped.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
-    let mut counter = 0_u64;
+    let mut counter = Counter::default();
     // SAFETY: a source that connects to `addr` runs code with this process's authority: over shared memory programs of
-    // the same user, over UCX all that reach the address. The target checks that arriving code expects the type of its counter.
+    // the same user, over UCX all that reach the address. The target checks that arriving code expects its data and functions.
     let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
