@@ -407,7 +407,6 @@ impl<A> Call<A> {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn undecoded(mut self) -> Call<Vec<u8>> {
         self.task = None;
         let token = std::mem::take(&mut self.token);
