@@ -48,7 +48,7 @@ pub enum Level {
 pub struct Travel {
     /// Size of this struct in bytes on the target.
     pub size: u32,
-    /// The number of this node; [`NO_NODE`](crate::travel::NO_NODE): the target is no node of a group.
+    /// The number of this node; [`NO_NODE`](crate::travel::NO_NODE): the target is not a node of a group.
     pub node: u32,
     /// How many nodes forwarded or sent before; 0: the source invoked it.
     pub hops: u16,

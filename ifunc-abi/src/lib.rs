@@ -18,6 +18,7 @@ extern crate alloc;
 pub mod about;
 pub mod batch;
 pub mod context;
+mod counted;
 pub mod frame;
 pub mod hello;
 pub mod image;
@@ -32,6 +33,8 @@ pub mod status;
 pub mod symbols;
 pub mod text;
 pub mod travel;
+
+pub use counted::Counted;
 
 /// Version of the image format, of the call of `X_main` and of [`context::Context`].
 pub const ABI_VERSION: u16 = 2;

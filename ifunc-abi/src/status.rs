@@ -139,7 +139,7 @@ reasons! {
         /// The target's policy admits pure images only. The body names what the image imports.
         NotPure = 28, "the target's policy admits pure images only";
         /// The node does not know the node that awaits the answer, or holds the scope. Body: the number of that one.
-        UnknownNode = 25, "the node does not know the one that awaits the answer";
+        UnknownNode = 25, "the node does not know the node that awaits the answer";
     }
 }
 

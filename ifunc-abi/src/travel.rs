@@ -318,7 +318,7 @@ impl fmt::Display for TravelError {
         f.write_str(match self {
             Self::Busy => "the node's outbox is full",
             Self::NoNode => "the group has no such node",
-            Self::NoGroup => "the target is no node of a group",
+            Self::NoGroup => "the target is not a node of a group",
             Self::HopLimit => "the hop limit is reached",
             Self::TooLarge => "the payload exceeds a limit",
             Self::NoEntry => "the image has no such entry",

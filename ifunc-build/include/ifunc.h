@@ -225,7 +225,7 @@ static inline uint64_t ifunc_unix_time(void)
 struct ifunc_travel {
     /* Size of this struct on the target, in bytes. */
     uint32_t size;
-    /* The number of this node; IFUNC_NO_NODE: the target is no node of a group. */
+    /* The number of this node; IFUNC_NO_NODE: the target is not a node of a group. */
     uint32_t node;
     /* How many nodes forwarded or sent before. */
     uint16_t hops;

@@ -13,7 +13,7 @@ pub(crate) fn sonames(requested: &[String]) -> Result<Vec<&str>, BuildError> {
         } else if soname.len() > name::MAX_SONAME {
             "it is longer than the name of any file"
         } else if !name::is_valid_soname(soname) {
-            "it is no name of a file in ASCII without blanks"
+            "it is not the name of a file in ASCII without blanks"
         } else if !soname.contains(".so") {
             "names of shared libraries have `.so` in them"
         } else {

@@ -43,18 +43,26 @@ pub(crate) const TOO_MANY_ENTRIES: &str =
 pub(crate) const DUPLICATE: &str = "remove one of them, give it another name, or make it `static`";
 pub(crate) const SECTION_BOUNDS: &str =
     "an image keeps no list of sections: put what the section collects into an array";
-pub(crate) const LINKER_SYMBOL: &str = "the linker of a program defines it for the program's own file, of which an image is no part: remove its use";
+pub(crate) const LINKER_SYMBOL: &str = "the linker of a program defines it for the file of a program, and an image is not part of one: remove its use";
 
 /// Help for an undefined symbol of a Rust image. `is_called`: by a branch. Otherwise its address is read, which compilers do for
 /// variables, and for functions that they call in a loop.
 pub(crate) fn undeclared(symbol: &str, is_called: bool) -> String {
-    let declare = if is_called {
+    let written = declaration(symbol);
+    let declare = if symbol.starts_with("__ifunc") {
+        "names that begin with `__ifunc` are those of the runtime's own functions: use the `ifunc` of the version that this command has".into()
+    } else if written.is_none() {
+        "no declaration in Rust or C has this name: define it in assembler, in an object of the image, or remove its use".into()
+    } else if is_called {
+        let function = written.unwrap_or_default();
         format!(
-            "declare it: `#[ifunc::import] unsafe extern \"C\" {{ fn {symbol}(..); }}`, and export a function of this name from the target; or define it in C, in a file of the package's folder `c`"
+            "declare it: `#[ifunc::import] unsafe extern \"C\" {{ {function} }}`, and export a function of this name from the target; or define it in C, in a file of the package's folder `c`"
         )
     } else {
+        let function = written.unwrap_or_default();
+        let variable = function.replace("fn ", "static ").replace("(..);", ": T;");
         format!(
-            "declare it in an `#[ifunc::import] unsafe extern \"C\" {{ .. }}`: `static {symbol}: T;` if it is a variable, `fn {symbol}(..);` if it is a function; and export it under this name from the target; or define it in C, in a file of the package's folder `c`"
+            "declare it in an `#[ifunc::import] unsafe extern \"C\" {{ .. }}`: `{variable}` if it is a variable, `{function}` if it is a function; and export it under this name from the target; or define it in C, in a file of the package's folder `c`"
         )
     };
     match written_as(symbol) {
@@ -68,6 +76,28 @@ pub(crate) fn undeclared(symbol: &str, is_called: bool) -> String {
         None => declare,
     }
 }
+
+/// The declaration of a function of this name in an `#[ifunc::import]` block; `None` if that refuses the name.
+fn declaration(symbol: &str) -> Option<String> {
+    let is_identifier = !symbol.starts_with(|c: char| c.is_ascii_digit())
+        && symbol.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if symbol.is_empty() || !is_identifier || symbol.len() > 255 {
+        return None;
+    }
+    Some(match symbol {
+        "_" => return None,
+        _ if KEYWORDS.contains(&symbol) => format!("#[link_name = \"{symbol}\"] fn {symbol}_(..);"),
+        _ => format!("fn {symbol}(..);"),
+    })
+}
+
+/// What is no name in Rust and may be one in C.
+const KEYWORDS: [&str; 39] = [
+    "Self", "abstract", "as", "async", "await", "become", "box", "crate", "dyn", "false", "final", "fn",
+    "gen", "impl", "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub",
+    "ref", "self", "super", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual",
+    "where", "yield",
+];
 
 /// Help for a function that a helper defines in C++.
 pub(crate) fn cxx_helper(object: &str, function: &str) -> String {
@@ -87,4 +117,30 @@ fn written_as(symbol: &str) -> Option<&'static str> {
         "__udivti3" | "__divti3" | "__umodti3" | "__modti3" => "division of 128-bit integers",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the help proposes, `#[ifunc::import]` accepts (`ifunc-macros/src/signature.rs`).
+    #[test]
+    fn names_that_cannot_be_declared_are_not_proposed() {
+        let proposes = |symbol: &str, text: &str| {
+            let help = undeclared(symbol, true);
+            assert!(help.contains(text), "{symbol}: {help}");
+        };
+        proposes("lookup", "{ fn lookup(..); }");
+        proposes("match", "{ #[link_name = \"match\"] fn match_(..); }");
+        proposes("table.3", "no declaration in Rust or C has this name");
+        proposes("__ifunc_nothing", "the runtime's own functions");
+        let help = undeclared("move", false);
+        assert!(
+            help.contains("`#[link_name = \"move\"] static move_: T;`"),
+            "{help}"
+        );
+        for symbol in ["9lives", "a$b", "__ifunc_x", "_"] {
+            assert!(!undeclared(symbol, true).contains("#[ifunc::import]"), "{symbol}");
+        }
+    }
 }

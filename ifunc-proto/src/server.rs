@@ -1,5 +1,6 @@
 //! The serving half of a connection: handles that the peer bound to images, and the requests that use them.
 
+use ifunc_abi::Counted;
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
 use ifunc_abi::status::{Rejection, Status};
@@ -643,7 +644,7 @@ impl<B> Images<B> {
 fn too_many_handles(handle: u32, max: usize) -> Refusal {
     Refusal::new(
         Rejection::TooLarge,
-        format!("handle {handle}, the limit is {max} handles"),
+        format!("handle {handle}, the limit is {}", Counted(max, "handle")),
     )
 }
 

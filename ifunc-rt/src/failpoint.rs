@@ -40,7 +40,7 @@ pub mod failpoints {
 
     /// Malformed failpoint: neither a name, nor a name and a count, nor both and `pass`.
     #[derive(Debug, thiserror::Error)]
-    #[error("`{0}` is no failpoint; help: NAME, NAME:TIMES or NAME:TIMES:pass")]
+    #[error("`{0}` is not a failpoint; help: NAME, NAME:TIMES or NAME:TIMES:pass")]
     pub struct NoFailpoint(String);
 
     /// Makes the failpoints of the protocol stop this process, too.

@@ -211,7 +211,10 @@ fn register(
     load: impl FnOnce() -> Result<Registration, ucs_status_t>,
 ) -> Result<Handle, ucs_status_t> {
     if !ifunc_abi::name::is_valid(name) {
-        report::error(format_args!("`{}` is no name of an ifunc", name.escape_debug()));
+        report::error(format_args!(
+            "`{}` is not the name of an ifunc",
+            name.escape_debug()
+        ));
         return Err(UCS_ERR_INVALID_PARAM);
     }
     if let Some(handle) = known(context, name) {

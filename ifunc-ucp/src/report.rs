@@ -19,7 +19,7 @@ pub(crate) fn refused(text: fmt::Arguments<'_>) {
     } else if count.is_power_of_two() {
         let _ = writeln!(
             std::io::stderr().lock(),
-            "ifunc: warning: {text} ({count} messages failed)"
+            "ifunc: warning: {text} (one of {count} messages that failed)"
         );
     }
 }

@@ -72,7 +72,7 @@ pub fn finish_onward<C, A: Answer<C>>(ctx: &mut Context<'_>, onward: &Onward<A>)
 }
 
 impl Context<'_> {
-    /// The number of this node; `None`: the target is no node of a group.
+    /// The number of this node; `None`: the target is not a node of a group.
     #[must_use]
     pub fn node(&self) -> Option<u32> {
         self.travel()

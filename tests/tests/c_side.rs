@@ -553,7 +553,10 @@ fn libraries_that_are_not_allowed_or_not_there() {
     // SAFETY: nothing is opened.
     let builder = unsafe { accepting().allow_library("/lib/libz.so.1") };
     let error = builder.listen("loopback:not-a-soname").unwrap_err().to_string();
-    assert!(error.contains("`/lib/libz.so.1` is no soname; help: "), "{error}");
+    assert!(
+        error.contains("`/lib/libz.so.1` is not a soname; help: "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -283,7 +283,7 @@ fn a_target_without_a_group_says_so() {
         .wait()
         .unwrap_err()
         .to_string();
-    assert!(alone.contains("no node of a group"), "{alone}");
+    assert!(alone.contains("not a node of a group"), "{alone}");
     stop.stop();
     serving.join().unwrap();
 }

@@ -314,7 +314,7 @@ static void failures(bool crash)
     /* Libraries. */
     FAILS(IFUNC_STATUS_NO_LIBRARY, "no library `nonesuch.so`", ifunc_source_load(source, "nonesuch", &missing));
     FAILS(IFUNC_STATUS_NO_LIBRARY, "/nonesuch.so", ifunc_source_load_path(source, "/nonesuch.so", NULL, &missing));
-    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "cannot name an ifunc", ifunc_source_load(source, "not a name", &missing));
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "is not the name of an ifunc", ifunc_source_load(source, "not a name", &missing));
     FAILS(IFUNC_STATUS_BAD_LIBRARY, "no ifunc library", ifunc_source_load_bytes(source, "hello", 5, NULL, &missing));
     FAILS(IFUNC_STATUS_LIBRARY_OPEN, "nowhere_to_be_found", ifunc_source_load(source, "unresolved", &missing));
     IS_NULL(ifunc_source_load(source, NULL, &missing));

@@ -147,7 +147,10 @@ impl CodeCache {
         }
         let installed = loop {
             let full = if self.images.len() >= self.max_images {
-                format!("all {} images are in use", self.max_images)
+                format!(
+                    "it may hold {}, all in use",
+                    ifunc_abi::Counted(self.max_images, "image")
+                )
             } else if self.bytes + needed > self.max_bytes {
                 ArenaError::Full(needed).to_string()
             } else {

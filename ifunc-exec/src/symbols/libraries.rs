@@ -15,7 +15,7 @@ use ifunc_abi::name;
 
 /// A name given to `allow_library` that is not a soname.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no soname; help: a name without a path, such as `libz.so.1`: the loader finds the file")]
+#[error("`{0}` is not a soname; help: a name without a path, such as `libz.so.1`: the loader finds the file")]
 pub struct InvalidSoname(pub String);
 
 /// A library that the host allows.

@@ -72,7 +72,14 @@ impl<B> Images<B> {
             found if found == entries => Ok(installed),
             found => Err(Refusal::new(
                 Rejection::BadImage,
-                format!("the image has {found} entries, its frame states {entries}"),
+                format!(
+                    "the image has {}, its frame states {entries}",
+                    if found == 1 {
+                        "1 entry".into()
+                    } else {
+                        format!("{found} entries")
+                    }
+                ),
             )),
         });
         failpoint!("target.install");

@@ -49,7 +49,7 @@ pub enum KeyError {
     #[error("{0}")]
     Form(String),
     /// A public key that is no point of the curve, or one with which everything verifies.
-    #[error("`{0}` is no public key of ed25519")]
+    #[error("`{0}` is not an ed25519 public key")]
     NoKey(String),
     /// A line of a file.
     #[error("`{}`, line {line}: {why}", path.display())]
@@ -86,7 +86,7 @@ pub enum KeyError {
 
 /// The signature does not match the image and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the signature is not one of this image by this key")]
+#[error("this key did not make this signature for this image")]
 pub struct WrongSignature;
 
 /// A public key: the holder of the [secret key](SecretKey) of it can sign. Displays as 64 hexadecimal digits, which also parse.
@@ -118,7 +118,7 @@ impl std::str::FromStr for PublicKey {
     fn from_str(text: &str) -> Result<Self, KeyError> {
         let bytes = hex::parse(text).ok_or_else(|| {
             KeyError::Form(format!(
-                "`{text}` is no public key: 64 hexadecimal digits, as in the file that `cargo ifunc keygen` writes"
+                "`{text}` is not a public key: 64 hexadecimal digits, as in the file that `cargo ifunc keygen` writes"
             ))
         })?;
         Self::from_bytes(bytes)

@@ -82,7 +82,7 @@ pub struct AddressRange {
 
 /// Text that is no range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no range of addresses: {why}; help: write `10.1.0.0/16`, `fd00::/8` or one address")]
+#[error("`{text}` is not a range of addresses: {why}; help: write `10.1.0.0/16`, `fd00::/8` or one address")]
 pub struct InvalidRange {
     text: String,
     why: &'static str,

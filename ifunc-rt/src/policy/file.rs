@@ -118,7 +118,7 @@ impl Policy {
     /// let text = "[[key]]\nname = \"builds\"\npublic = \"12\"\n";
     /// // SAFETY: it is refused.
     /// let error = unsafe { ifunc_rt::Policy::from_toml(text) }.unwrap_err();
-    /// assert!(error.to_string().contains("line 3: `12` is no public key"));
+    /// assert!(error.to_string().contains("line 3: `12` is not a public key"));
     /// ```
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Policy {
         }
         if let Some(limit) = max_run_time {
             let parsed = duration(limit.get_ref());
-            let why = || format!("`{}` is no time", limit.get_ref());
+            let why = || format!("`{}` is not a time", limit.get_ref());
             policy.max_run_time = Some(parsed.ok_or_else(|| reader.fail(limit.span().start, why()))?);
         }
         Ok(policy)

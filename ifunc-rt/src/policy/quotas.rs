@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ifunc_abi::ImageId;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::image::ImageFlags;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
+use ifunc_abi::{Counted, ImageId};
 use ifunc_exec::InstalledImage;
 
 /// What a connection may use, or, in a [`Grant`](crate::Grant), all code of one key or of unsigned sources together.
@@ -187,7 +187,10 @@ impl Meter {
             let more = now.saturating_duration_since(since).as_secs_f64() * f64::from(rate);
             used.installs = (used.installs + more).min(f64::from(rate));
             if used.installs < 1.0 {
-                let what = format!("may install {rate} images per second, and tried to install more");
+                let what = format!(
+                    "may install {} per second, and tried to install more",
+                    Counted(rate, "image")
+                );
                 return Err(self.exceeded("installs_per_second", what));
             }
             used.installs -= 1.0;
@@ -204,7 +207,10 @@ impl Meter {
             code_bytes, images, ..
         } = self.quotas;
         if used.images >= images {
-            let what = format!("may have {images} images bound at a time; help: release handles");
+            let what = format!(
+                "may have {} bound at a time; help: release handles",
+                Counted(images, "image")
+            );
             return Err(self.exceeded("images", what));
         }
         if used.code_bytes.saturating_add(bytes) > code_bytes {
@@ -248,7 +254,7 @@ impl Meter {
         let mut used = self.used();
         let limit = self.quotas.in_flight;
         if used.in_flight >= limit {
-            let what = format!("may have {limit} invocations in flight");
+            let what = format!("may have {} in flight", Counted(limit, "invocation"));
             return Err(self.exceeded("in_flight", what));
         }
         used.in_flight += 1;
@@ -264,7 +270,7 @@ impl Meter {
         if limit == usize::MAX || !has_calls(limit) {
             return Ok(());
         }
-        let what = format!("may have {limit} invocations in flight");
+        let what = format!("may have {} in flight", Counted(limit, "invocation"));
         Err(self.exceeded("in_flight", what))
     }
 

@@ -84,7 +84,7 @@ pub enum RendezvousError {
         missing: &'static str,
     },
     /// A variable holds no number.
-    #[error("{name}={value} is no number")]
+    #[error("{name}={value} is not a number")]
     Number {
         /// The variable.
         name: &'static str,
@@ -92,7 +92,7 @@ pub enum RendezvousError {
         value: String,
     },
     /// The rank is not below the number of processes.
-    #[error("rank {rank} of {size} processes")]
+    #[error("rank {rank} is not one of {size} processes, whose ranks begin at 0")]
     Rank {
         /// The rank.
         rank: u32,
@@ -101,11 +101,11 @@ pub enum RendezvousError {
     },
     /// The environment names neither a directory nor addresses.
     #[error(
-        "no place to meet; help: set IFUNC_RENDEZVOUS to a directory that all processes see, or IFUNC_HOSTS to their addresses (`host:port,host:port`), or IFUNC_HOSTFILE to a file of them"
+        "the processes have nowhere to exchange their addresses; help: set IFUNC_RENDEZVOUS to a directory that all processes see, or IFUNC_HOSTS to their addresses (`host:port,host:port`), or IFUNC_HOSTFILE to a file of them"
     )]
     NoPlace,
     /// The name of the job is invalid.
-    #[error("{0:?} is no name of a job: 1 to 256 bytes without line ends and other control characters")]
+    #[error("{0:?} is not the name of a job: 1 to 256 bytes without line ends and other control characters")]
     Job(String),
     /// An address does not parse.
     #[error(transparent)]
@@ -144,7 +144,7 @@ pub enum RendezvousError {
         remark: Option<&'static str>,
     },
     /// The directory cannot be trusted.
-    #[error("`{}` is no place to meet: {problem}", path.display())]
+    #[error("the processes cannot exchange their addresses in `{}`: {problem}", path.display())]
     Directory {
         /// The folder of the job.
         path: PathBuf,

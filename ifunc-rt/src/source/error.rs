@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ifunc::payload::{DecodeError, EncodeError};
+use ifunc_abi::Counted;
 use ifunc_abi::image::ImageError;
 use ifunc_abi::status::{Failure, Rejection};
 
@@ -70,8 +71,9 @@ pub enum Error {
     /// Nodes of the group died while invocations of a scope may have been on them ([`Source::finish`](crate::Source::finish)):
     /// how these ended is not known.
     #[error(
-        "the scope is incomplete: {} died; {executed} invocations ended well, {failed} failed, and how the others ended is not known",
-        crate::group::listed(lost)
+        "the scope is incomplete: {} died; {} ended well, {failed} failed, and how the others ended is not known",
+        crate::group::listed(lost),
+        Counted(*executed, "invocation")
     )]
     Incomplete {
         /// The numbers of the nodes.
@@ -83,7 +85,7 @@ pub enum Error {
     },
     /// The deadline passed. The call may still be running; its answer is dropped.
     #[error(
-        "`{what}` is not done after {waited:?}: the target does not consume or answer, or the source is still reconnecting"
+        "`{what}` did not end within {waited:?}: the target does not serve, the ifunc still runs, or the source is still reconnecting"
     )]
     Timeout {
         /// The operation that the caller waited for.
@@ -112,7 +114,9 @@ pub enum Error {
         error: std::io::Error,
     },
     /// There is no credit now; nothing was sent.
-    #[error("no credit to send `{what}` now")]
+    #[error(
+        "`{what}` cannot be sent now: the target has not consumed what was sent before (there is no credit); help: `send` and `call` wait"
+    )]
     WouldBlock {
         /// What would have been sent.
         what: String,
@@ -126,7 +130,7 @@ pub enum Error {
         error: EncodeError,
     },
     /// A library's `payload_init` returned an error or panicked; nothing was sent.
-    #[error("`{ifunc}_payload_init` returned {code}")]
+    #[error("`{ifunc}_payload_init` refused the arguments: it returned {code}; nothing was sent")]
     PayloadInit {
         /// Name of the ifunc.
         ifunc: String,
@@ -134,7 +138,9 @@ pub enum Error {
         code: i32,
     },
     /// The payload exceeds the target's limit; nothing was sent.
-    #[error("a payload of {len} bytes for `{ifunc}`; the target takes {limit}")]
+    #[error(
+        "a payload of {len} bytes for `{ifunc}`, and the target takes at most {limit}; help: `payload_bytes` of the quotas in the target's policy"
+    )]
     PayloadTooLarge {
         /// Name of the ifunc.
         ifunc: String,
@@ -156,7 +162,9 @@ pub enum Error {
         limit: u64,
     },
     /// The image exceeds the target's limit; nothing was sent.
-    #[error("`{ifunc}` is an image of {len} bytes; the target takes {limit}")]
+    #[error(
+        "the image of `{ifunc}` has {len} bytes, and the target takes at most {limit}; help: `image_bytes` of the quotas in the target's policy"
+    )]
     ImageTooLarge {
         /// Name of the ifunc.
         ifunc: String,
@@ -238,7 +246,7 @@ pub enum LibraryError {
         searched: Vec<String>,
     },
     /// The name cannot be the name of an ifunc.
-    #[error("`{0}` cannot name an ifunc: a C identifier of at most 255 bytes")]
+    #[error("`{0}` is not the name of an ifunc, which is a C identifier of at most 255 bytes")]
     Name(String),
     /// The file cannot be read.
     #[error("cannot read `{}`: {error}", path.display())]
@@ -252,7 +260,7 @@ pub enum LibraryError {
     #[error(transparent)]
     Signatures(#[from] KeyError),
     /// The file is no ifunc library.
-    #[error("`{}` is no ifunc library: {why}; help: `cargo ifunc build` makes one", path.display())]
+    #[error("`{}` is not an ifunc library: {why}; help: `cargo ifunc build` makes one", path.display())]
     NotALibrary {
         /// The file.
         path: PathBuf,

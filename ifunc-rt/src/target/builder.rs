@@ -83,7 +83,7 @@ pub enum TargetError {
     #[error(transparent)]
     Library(#[from] InvalidSoname),
     /// An environment variable that sets a size is no number.
-    #[error("{name}={value} is no number; help: unset it, or give it a power of two")]
+    #[error("{name}={value} is not a number; help: unset it, or give it a power of two")]
     Environment {
         /// The variable.
         name: &'static str,

@@ -46,7 +46,7 @@ pub enum AddressError {
     Name(String),
     /// What follows `ucx://` or `ucx-put://` is no host and port.
     #[error(
-        "`{0}` is no host and port; help: write `ucx://127.0.0.1:0` (any free port of this host), `ucx://host.example:4711`, `ucx://[::1]:4711`"
+        "`{0}` is not a host and a port; help: write `ucx://127.0.0.1:0` (any free port of this host), `ucx://host.example:4711`, `ucx://[::1]:4711`"
     )]
     HostPort(String),
     /// What follows `ucx-worker:` is no worker's address.
@@ -147,7 +147,7 @@ impl Address {
         }
         let anywhere = at.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
         anywhere.then_some(
-            "is no address of a host; help: let the target listen at one that the others reach it by",
+            "is not the address of a host; help: let the target listen at one that the others reach it by",
         )
     }
 }

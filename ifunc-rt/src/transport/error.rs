@@ -146,7 +146,7 @@ pub enum ConnectError {
         waiting_for: &'static str,
     },
     /// What listens there does not follow the protocol.
-    #[error("what listens at `{address}` is no target of ifunc: {problem}")]
+    #[error("what listens at `{address}` is not an ifunc target: {problem}")]
     Protocol {
         /// The address.
         address: String,

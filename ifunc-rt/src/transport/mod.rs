@@ -113,7 +113,8 @@ pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, Conn
 /// The reason of a target that has as many connections as it accepts.
 fn no_more_than(most: usize) -> String {
     format!(
-        "it has {most} connections, and takes no more; help: `Target::builder().max_connections(..)` on the target"
+        "it has {}, and takes no more; help: `Target::builder().max_connections(..)` on the target",
+        ifunc_abi::Counted(most, "connection")
     )
 }
 

@@ -65,9 +65,10 @@ pub fn t_cursor(end: u64, numbers: &mut Numbers) -> u64 {
         }
         1 => sum += 100 * cursor_close(other) + 10_000 * cursor_close(cursor),
         2 => panic!("it holds two cursors"),
-        // SAFETY: none: the fault is what is tested.
         4 => {
-            sum += unsafe { core::ptr::without_provenance::<u64>(core::hint::black_box(24)).read_volatile() }
+            let nowhere = core::ptr::without_provenance::<u64>(core::hint::black_box(24));
+            // SAFETY: none: the fault is what is tested.
+            sum += unsafe { nowhere.read_volatile() };
         }
         5 => loop {
             core::hint::spin_loop();

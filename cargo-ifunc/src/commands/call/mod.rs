@@ -144,7 +144,7 @@ impl Callee {
             .map_err(|error| Failure::Message(format!("{origin} is no JSON: {error}")))?;
         encode::encode(&codec, &value).map_err(|mismatch| {
             Failure::Message(format!(
-                "{origin} is no payload of `{}`: {mismatch}\nhelp: its type is `{text}`{}",
+                "{origin} is not a payload of `{}`: {mismatch}\nhelp: its type is `{text}`{}",
                 self.name,
                 example::example(&codec)
                     .map(|example| format!("\nhelp: a payload looks like {example}"))
@@ -170,7 +170,7 @@ impl Callee {
         };
         let json = json.map_err(|decode::NotOfType| {
             Failure::Message(format!(
-                "the answer of `{}` is no value of its type: {} bytes\nhelp: its type is `{}`; `--output FILE` writes the bytes to a file",
+                "the answer of `{}` is not a value of its type: {} bytes\nhelp: its type is `{}`; `--output FILE` writes the bytes to a file",
                 self.name,
                 answer.len(),
                 self.answer.as_deref().unwrap_or("raw bytes"),

@@ -271,19 +271,17 @@ impl Watch {
             .rev()
             .find(|p| p.is_running())
             .map_or(Side::Both, |p| p.side());
-        let seconds = self.timeout.as_secs();
+        let seconds = ifunc_abi::Counted(self.timeout.as_secs(), "second");
         let what = match side {
             Side::Target if self.awaits_ready => format!(
-                "did not print `{READY}ADDRESS` within {seconds} seconds and was killed\nhelp: print it once the target listens; \
+                "did not print `{READY}ADDRESS` within {seconds} and was killed\nhelp: print it once the target listens; \
                  `--timeout SECS` waits longer"
             ),
             Side::Target | Side::Both => {
-                format!(
-                    "did not finish within {seconds} seconds and was killed\nhelp: `--timeout SECS` waits longer"
-                )
+                format!("did not finish within {seconds} and was killed\nhelp: `--timeout SECS` waits longer")
             }
             Side::Source => format!(
-                "did not finish within {seconds} seconds and was killed, the target with it\nhelp: `--timeout SECS` waits longer"
+                "did not finish within {seconds} and was killed, the target with it\nhelp: `--timeout SECS` waits longer"
             ),
         };
         Stopped::Failed {

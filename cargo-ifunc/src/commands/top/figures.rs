@@ -5,6 +5,12 @@ pub(super) fn count(number: f64) -> String {
     scaled(number, 1000.0, &["", " k", " M", " G", " T"])
 }
 
+/// A number of these things: `1 frame`, `1.2 k frames`.
+pub(super) fn many(number: f64, noun: &str) -> String {
+    let plural = if number == 1.0 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
 /// A number of bytes: `512 B`, `4.0 KiB`.
 pub(super) fn bytes(number: f64) -> String {
     scaled(number, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])

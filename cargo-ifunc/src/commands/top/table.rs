@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use anstyle::{AnsiColor, Style};
 use ifunc_rt::stats::{IfuncStats, Reason, SourceStats, Stats, Tally};
 
-use super::figures::{bytes, count, nanoseconds, uptime};
+use super::figures::{bytes, count, many, nanoseconds, uptime};
 use super::rates::{Rates, hex};
 use super::screen::{Area, Line, clipped};
 
@@ -80,30 +80,34 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
         format!("{} frames/s", count(rates.frames)),
         format!("{}/s in", bytes(rates.bytes_in)),
         format!("{}/s out", bytes(rates.bytes_out)),
-        format!("{} frames so far", count(total.frames as f64)),
+        format!("{} so far", many(total.frames as f64, "frame")),
     ];
     push_parts(PLAIN, "Traffic", ", ", &traffic, columns, &mut head);
     let memory = format!("{} of {}", bytes(code.used as f64), bytes(code.limit as f64));
     let sources = [
         format!("{} connected", stats.sources.len()),
         format!("{} so far", stats.connected),
-        format!(
-            "{} {} in {memory} for code",
-            count(code.images as f64),
-            if code.images == 1 { "image" } else { "images" }
-        ),
+        format!("{} in {memory} for code", many(code.images as f64, "image")),
     ];
     push_parts(PLAIN, "Sources", ", ", &sources, columns, &mut head);
     if let Some(group) = &stats.group {
         let node = [
-            format!("node {}, linked to {} others", group.node, group.linked),
-            format!("{} invocations sent to them", count(group.invocations as f64)),
-            format!("{} replies", count(group.replies as f64)),
             format!(
-                "{} frames of bookkeeping",
-                count((group.weights + group.others) as f64)
+                "node {}, linked to {}",
+                group.node,
+                many(group.linked as f64, "other")
             ),
-            format!("{} calls and {} scopes under way", group.slots, group.scopes),
+            format!("{} sent to them", many(group.invocations as f64, "invocation")),
+            format!("{} of replies", many(group.replies as f64, "frame")),
+            format!(
+                "{} of bookkeeping",
+                many((group.weights + group.others) as f64, "frame")
+            ),
+            format!(
+                "{} and {} under way",
+                many(group.slots as f64, "call"),
+                many(group.scopes as f64, "scope")
+            ),
             format!("{} to be sent", bytes(group.outbox_bytes as f64)),
         ];
         push_parts(PLAIN, "Group", ", ", &node, columns, &mut head);

@@ -129,7 +129,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
         (
             "[connect]\naddresses = [\"10.1.2.0/16\"]",
             2,
-            "`10.1.2.0/16` is no range",
+            "`10.1.2.0/16` is not a range",
             "write `addresses = ",
         ),
         ("[quotas]\nimages = -1", 2, "invalid value", "write `images = 64`"),
@@ -148,7 +148,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
         (
             "[faults]\nmax-run-time = \"2 days\"",
             2,
-            "`2 days` is no time",
+            "`2 days` is not a time",
             "`max-run-time = \"2s\"`",
         ),
         (
@@ -172,7 +172,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
         (
             "revoked = [\"12\"]",
             1,
-            "`12` is no public key",
+            "`12` is not a public key",
             "64 hexadecimal digits",
         ),
         (

@@ -259,7 +259,7 @@ impl Acceptor {
             limited!(
                 warn,
                 most,
-                "refused a connection: there are as many as there may be"
+                "refused a connection: the target has as many as `max_connections` of its builder admits"
             );
             return refuse(&socket, true, &no_more_than(most));
         };

@@ -89,7 +89,7 @@ impl Options {
                 let digits: String = text.chars().filter(|c| *c != '_').collect();
                 digits
                     .parse::<u64>()
-                    .map_err(|_| format!("`{text}` is no number"))
+                    .map_err(|_| format!("`{text}` is not a number"))
             };
             match arg.as_str() {
                 "--quick" => {}
