@@ -50,8 +50,8 @@ mod tests {
         let long = format!("lib{}.so", "x".repeat(250));
         for (soname, what) in [
             ("/usr/lib/libz.so.1", "path"),
-            ("", "no name of a file"),
-            ("lib z.so", "no name of a file"),
+            ("", "not the name of a file"),
+            ("lib z.so", "not the name of a file"),
             ("z", "have `.so`"),
             ("-lz", "have `.so`"),
             (&*long, "longer"),

@@ -367,7 +367,7 @@ fn programs_may_have_any_names() {
 
     // A target alone runs until it is stopped.
     manifest("target = \"server\"");
-    run(odd.path(), &["run", "--timeout", "1"]).failed(1, &["did not finish within 1 seconds"]);
+    run(odd.path(), &["run", "--timeout", "1"]).failed(1, &["did not finish within 1 second"]);
 
     manifest("target = \"servant\"");
     run(odd.path(), &["run"]).failed(
@@ -387,12 +387,12 @@ fn a_hang_has_a_name() {
     let odd = project(FOR_EVER, "");
     run(odd.path(), &["run", "--timeout", "1"]).failed(
         1,
-        &["`target` of `odd` did not print `ifunc: ready ADDRESS` within 1 seconds"],
+        &["`target` of `odd` did not print `ifunc: ready ADDRESS` within 1 second"],
     );
 
     let odd = project(&format!("{READY} {FOR_EVER}"), FOR_EVER);
     run(odd.path(), &["run", "--timeout", "1"])
-        .failed(1, &["`source` of `odd` did not finish within 1 seconds"]);
+        .failed(1, &["`source` of `odd` did not finish within 1 second"]);
 }
 
 #[test]

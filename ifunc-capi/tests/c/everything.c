@@ -315,7 +315,7 @@ static void failures(bool crash)
     FAILS(IFUNC_STATUS_NO_LIBRARY, "no library `nonesuch.so`", ifunc_source_load(source, "nonesuch", &missing));
     FAILS(IFUNC_STATUS_NO_LIBRARY, "/nonesuch.so", ifunc_source_load_path(source, "/nonesuch.so", NULL, &missing));
     FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "is not the name of an ifunc", ifunc_source_load(source, "not a name", &missing));
-    FAILS(IFUNC_STATUS_BAD_LIBRARY, "no ifunc library", ifunc_source_load_bytes(source, "hello", 5, NULL, &missing));
+    FAILS(IFUNC_STATUS_BAD_LIBRARY, "is not an ifunc library", ifunc_source_load_bytes(source, "hello", 5, NULL, &missing));
     FAILS(IFUNC_STATUS_LIBRARY_OPEN, "nowhere_to_be_found", ifunc_source_load(source, "unresolved", &missing));
     IS_NULL(ifunc_source_load(source, NULL, &missing));
     IS_NULL(ifunc_source_load(source, "add", NULL));
@@ -358,7 +358,7 @@ static void failures(bool crash)
     CHECK(said[0] == (uintptr_t)&five && said[1] == 0);
     OK(ifunc_handle_call_wait(args, big, 6, said, sizeof said, NULL));
     CHECK(said[0] == (uintptr_t)big && said[1] == 6);
-    FAILS(IFUNC_STATUS_PAYLOAD, "`args_payload_init` returned 7", ifunc_handle_call(args, big, 7, &call));
+    FAILS(IFUNC_STATUS_PAYLOAD, "`args_payload_init` refused the arguments: it returned 7", ifunc_handle_call(args, big, 7, &call));
     CHECK(ifunc_rt_last_reason() == 7 && !call);
     FAILS(IFUNC_STATUS_PAYLOAD, "returned 9", ifunc_handle_send(args, big, 9));
     FAILS(IFUNC_STATUS_NULL_ARGUMENT, "`args`", ifunc_handle_send(args, NULL, 9));
@@ -438,11 +438,11 @@ static void one_thread(void)
     /* No thread polls: the wait ends, and not the call. */
     OK(ifunc_handle_with_timeout(add, IFUNC_MILLISECONDS(1), &impatient));
     OK(ifunc_handle_call(impatient, &one, sizeof one, &call));
-    FAILS(IFUNC_STATUS_TIMEOUT, "`add` is not done", ifunc_call_wait(call));
-    FAILS(IFUNC_STATUS_TIMEOUT, "`add` is not done", ifunc_call_wait_for(call, 1));
-    FAILS(IFUNC_STATUS_TIMEOUT, "`add` is not done", ifunc_call_wait_all(&call, 1, 1));
+    FAILS(IFUNC_STATUS_TIMEOUT, "`add` did not end", ifunc_call_wait(call));
+    FAILS(IFUNC_STATUS_TIMEOUT, "`add` did not end", ifunc_call_wait_for(call, 1));
+    FAILS(IFUNC_STATUS_TIMEOUT, "`add` did not end", ifunc_call_wait_all(&call, 1, 1));
     FAILS(IFUNC_STATUS_IN_PROGRESS, "", ifunc_call_test(call));
-    FAILS(IFUNC_STATUS_TIMEOUT, "not done", ifunc_source_flush_for(source, 1));
+    FAILS(IFUNC_STATUS_TIMEOUT, "did not end", ifunc_source_flush_for(source, 1));
     OK(ifunc_target_wait(target, GENEROUS));
     while (ifunc_call_test(call) != IFUNC_STATUS_OK)
         OK(ifunc_target_poll(target, &state, NULL));
