@@ -60,8 +60,9 @@ fn executables(
     command.args(["build", "--message-format=json-render-diagnostics"]);
     command.args(["--profile", profile]);
     let mut packages: Vec<&Package> = Vec::new();
+    // Programs may start others of their package, which lie beside them.
+    command.arg("--bins");
     for bin in programs {
-        command.args(["--bin", bin]);
         if let Some(package) = workspace.package_of_binary(host, bin)
             && !packages.iter().any(|known| known.id == package.id)
         {
@@ -100,7 +101,6 @@ fn executables(
             };
             let is_asked = |package: &&Package| package.id == artifact.package_id;
             if packages.iter().any(is_asked)
-                && programs.contains(&&*artifact.target.name)
                 && let Some(path) = artifact.executable
             {
                 found.push((artifact.target.name, path.into_std_path_buf()));
