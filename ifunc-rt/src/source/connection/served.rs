@@ -9,14 +9,14 @@ use std::thread::{self, ThreadId};
 use ifunc_abi::hello::Hello;
 use ifunc_exec::services::now;
 use ifunc_proto::host::{Failed, Host, Refusal, ReplyTo};
-use ifunc_proto::link::Outbound as _;
+use ifunc_proto::link::{Inbound as _, Outbound as _};
 use ifunc_proto::{Closed, ServerConfig};
 
 use super::{Connection, Protocol};
 use crate::os::EventFd;
 use crate::policy::Connect;
 use crate::target::Bound;
-use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
+use crate::transport::{ConnectError, Ends, Link, Route, Waiter, with_link};
 use crate::travel::Travels;
 
 /// How a target serves a link that carries invocations both ways.
@@ -145,6 +145,13 @@ impl Connection {
             return Ok(0);
         };
         let polled = with_link!(link, link => self.protocol.poll(link, host));
+        // Before what it took is forwarded: a node that finds this link dead then knows that it was taken, and waits for who has it now.
+        // Over UCX that would cost a message for each.
+        if self.member.is_some()
+            && let Ends::Shm(link) = &mut link.ends
+        {
+            link.rx.settle();
+        }
         if !self.signals.is_timed {
             self.close_due_batch();
         }
