@@ -150,7 +150,7 @@ impl Bench {
                 pid: None,
             },
             hello: ConnectConfig::default().hello,
-            key: Some(Key(0)),
+            key: Some(Key::of(0)),
         }
     }
 

@@ -20,9 +20,9 @@ use crate::source::shared::SharedConnection;
 use crate::transport::{ConnectError, Ends, Key, Link, Waiter};
 use crate::{Source, SourceError, SourceOptions};
 
-/// The key of a connection: its listener's, or one of its own, which no listener gives out.
+/// The key of a connection: its listener's, or one of its own.
 pub(super) fn own_key(named: Option<Key>, number: u64) -> Key {
-    named.unwrap_or(Key(u64::MAX - number))
+    named.unwrap_or(Key::of_own(number))
 }
 
 /// Invocations that one poll runs.

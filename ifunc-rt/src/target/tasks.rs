@@ -52,7 +52,7 @@ impl Tasks {
     }
 
     /// No listener gives out this key.
-    pub(super) const KEY: Key = Key(u64::MAX);
+    pub(super) const KEY: Key = Key::of_own(0);
 
     pub(super) fn has_work(host: &Host) -> bool {
         host.travels.is_busy()

@@ -4,6 +4,7 @@
 //! that handles frames is compiled twice: for shared memory, and for all other transports, where a network or a lock lies
 //! between the two sides and a call through a vtable is not noticed. The macro `with_link` chooses the copy.
 
+use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -119,7 +120,19 @@ pub(crate) trait Park {
 
 /// Which link of its listener's. A number may be used again when its link is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key(pub(crate) u64);
+pub(crate) struct Key(NonZeroU64);
+
+impl Key {
+    /// The key of this number, which is less than 2^63.
+    pub(crate) const fn of(number: u64) -> Self {
+        Self(NonZeroU64::MIN.saturating_add(number))
+    }
+
+    /// A key that no listener gives out, because it counts down from the end.
+    pub(crate) const fn of_own(number: u64) -> Self {
+        Self::of((u64::MAX - 1).saturating_sub(number))
+    }
+}
 
 /// The peer's credentials, as the kernel reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]

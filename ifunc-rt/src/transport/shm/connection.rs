@@ -106,7 +106,7 @@ impl Connection {
         let ring = |towards: Side| self.segment.layout().ring(towards);
         let key = match &self.role {
             Role::Source(_) => None,
-            Role::Target(slot) => Some(Key(slot.bit.into())),
+            Role::Target(slot) => Some(Key::of(slot.bit.into())),
         };
         let (incoming, outgoing) = (self.side, self.side.other());
         Link {

@@ -368,7 +368,7 @@ impl<N: Send> Listener for ShmListener<N> {
         self.acceptor
             .wakeups
             .slots
-            .take_ready(|bit| keys.push(Key(bit as u64)));
+            .take_ready(|bit| keys.push(Key::of(bit as u64)));
     }
 
     fn look_interval(&self) -> Option<Duration> {

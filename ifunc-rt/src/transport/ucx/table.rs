@@ -224,7 +224,7 @@ impl State {
 impl ConnectionId {
     /// By which a target names it.
     pub(super) fn key(self) -> Key {
-        Key(self.0.into())
+        Key::of(self.0.into())
     }
 }
 
