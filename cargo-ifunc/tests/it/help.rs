@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::common::{IMAGES, Killed, Ran, TARGET, c_ifunc, ifunc, ran, write};
+use crate::common::{IMAGES, Killed, Ran, TARGET, c_ifunc, ifunc, lock_target, ran, write};
 
 /// The examples at the end of a help text, without their comments.
 fn examples(help: &str) -> Vec<String> {
@@ -80,6 +80,8 @@ const EXAMPLE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n\
 #[test]
 #[ignore = "nightly: builds a new project with its runtime and runs some thirty commands in it"]
 fn a_new_project_and_every_example() {
+    // Other tests build images of the same names, for other types.
+    let _lock = lock_target();
     let folder = tempfile::tempdir().expect("folder");
     // The project builds in the shared target directory. Output of an earlier run there must not count.
     let before = match Path::new(TARGET).exists() {
