@@ -258,7 +258,9 @@ impl ImageParts {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
     use alloc::vec;
+    use core::mem::offset_of;
 
     use proptest::prelude::*;
 
@@ -422,6 +424,87 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Image::parse(&bytes[..len]).is_err(), "{len} bytes");
         }
+    }
+
+    #[test]
+    fn each_defect_has_its_error() {
+        let changed = |at: usize, byte: u8| {
+            let mut bytes = parts().encode().unwrap();
+            bytes[at] = byte;
+            let error = Image::parse(&bytes).unwrap_err();
+            (error, error.to_string())
+        };
+        let refused = |change: fn(&mut ImageParts)| {
+            let mut parts = parts();
+            change(&mut parts);
+            let error = parts.encode().unwrap_err();
+            (error, error.to_string())
+        };
+        let truncated = Image::parse(b"IFNC").unwrap_err();
+        let (version, flags) = (offset_of!(RawHeader, abi), offset_of!(RawHeader, flags));
+        let length = offset_of!(RawHeader, total_len);
+        for ((error, text), expected, part) in [
+            (
+                (truncated, truncated.to_string()),
+                ImageError::Truncated { len: 4 },
+                "4 bytes are too few for an image header",
+            ),
+            (
+                changed(0, b'X'),
+                ImageError::Magic,
+                "the first bytes are not `IFNC`",
+            ),
+            (
+                changed(version, 0xff),
+                ImageError::AbiVersion { found: 0xff },
+                "image uses ABI 255, this version supports",
+            ),
+            (
+                refused(|p| p.imports[0].symbol = "a b".into()),
+                ImageError::Name { table: "imports" },
+                "a name in `imports` is not valid",
+            ),
+            (
+                refused(|p| p.entries[0].name = "add".into()),
+                ImageError::EntryOrder { index: 1 },
+                "entry 1 is out of order",
+            ),
+            (
+                refused(|p| p.relocations.push(Relocation::Relative { offset: 4, addend: 0 })),
+                ImageError::Relocation {
+                    table: "relative",
+                    index: 1,
+                    offset: 8,
+                },
+                "relocation 1 of `relative` at 0x8 is outside",
+            ),
+        ] {
+            assert_eq!(error, expected);
+            assert!(text.contains(part), "{text}");
+        }
+        let unknown = changed(flags + 3, 0x80);
+        assert!(
+            matches!(unknown.0, ImageError::UnknownBits { field: "flags", .. })
+                && unknown.1.contains("field `flags`")
+        );
+        let length = changed(length + 2, 1);
+        assert!(matches!(length.0, ImageError::Length { .. }) && length.1.contains("its parts add up to"));
+        let empty = refused(|p| p.entries.clear());
+        assert!(
+            matches!(empty.0, ImageError::OutOfRange { value: 0, .. })
+                && empty.1.contains("out of range: 0x0")
+        );
+        let same = refused(|p| p.entries[1].main = p.entries[0].main);
+        assert!(
+            matches!(
+                same.0,
+                ImageError::SameMain {
+                    first: 0,
+                    second: 1,
+                    ..
+                }
+            ) && same.1.contains("entries 0 and 1")
+        );
     }
 
     /// Entries with distinct names and mains in 4096 bytes of code.

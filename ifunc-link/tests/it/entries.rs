@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::sources::{compilers, run};
 use ifunc_abi::image::{EntryFlags, Image, ImageFlags};
-use ifunc_link::{Ifunc, Imports, Input, LinkError, Linker, Request, Role};
+use ifunc_link::{Ifunc, Imports, Input, LinkError, Linker, Request, Role, Rule};
 
 const PRELUDE: &str = "#include <stdint.h>
 #include <stddef.h>
@@ -158,7 +158,9 @@ fn an_alias_of_an_entry_is_refused() {
         uint32_t ping_main(uint64_t *, size_t, uint64_t *, void *) __attribute__((alias(\"pong_main\")));
         MAIN(leaf) { return send_to(ping_main) + send_to(pong_main); }";
     with_objects(&[("all", text)], &["-O1"], |objects| {
-        let error = link("leaf", &[0], objects).unwrap_err().to_string();
+        let error = link("leaf", &[0], objects).unwrap_err();
+        assert_eq!(error.reasons[0].rule, Rule::SameEntry);
+        let error = error.to_string();
         assert!(
             error.contains("two entries that are one function: `leaf` (`ping_main` and `pong_main`)")
                 && error.contains("by their addresses"),
@@ -178,4 +180,49 @@ fn what_another_entry_may_not_hold_is_refused() {
             "{error}"
         );
     });
+}
+
+/// One ifunc that refers to `count - 1` others.
+fn refers_to_all(count: usize) -> Result<Vec<u8>, LinkError> {
+    let names: Vec<String> = (1..count).map(|number| format!("f{number:02}")).collect();
+    let mut text: String = names
+        .iter()
+        .map(|name| format!("MAIN({name}) {{ return send_to((void *)payload) + sizeof \"{name}\"; }}\n"))
+        .collect();
+    text.push_str("MAIN(f00) { return 0");
+    text.extend(names.iter().map(|name| format!(" + send_to({name}_main)")));
+    text.push_str("; }\n");
+    let dir = tempfile::tempdir().unwrap();
+    let (source, object) = (dir.path().join("all.c"), dir.path().join("all.o"));
+    fs::write(&source, [PRELUDE, &text].concat()).unwrap();
+    object_of(
+        compilers()[0].name,
+        &["-O1", "-ffunction-sections"],
+        &source,
+        &object,
+    );
+    let data = fs::read(object).unwrap();
+    let input = Input {
+        name: "all.o",
+        data: &data,
+        role: Role::User,
+    };
+    let request = Request {
+        others: names.iter().map(|name| Ifunc::new(name)).collect(),
+        ..Request::of(Ifunc::new("f00"), Imports::Any)
+    };
+    Linker::open(&[input]).unwrap().link(&request)
+}
+
+#[test]
+fn an_image_has_at_most_64_entries() {
+    assert_eq!(entries(&refers_to_all(64).unwrap()).len(), 64);
+    let error = refers_to_all(65).unwrap_err();
+    assert_eq!(error.reasons[0].rule, Rule::TooManyEntries);
+    let text = error.to_string();
+    assert!(
+        text.contains("too many entries: `f00` (65, an image has at most 64)")
+            && text.contains("help: an ifunc that refers to another one is linked with it into one image"),
+        "{text}"
+    );
 }

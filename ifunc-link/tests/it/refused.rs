@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use crate::common::sources::{
     Compiler, FOLDER, Object, Source, compilers, folder, is_there, not_compared, package, run,
 };
-use ifunc_link::{Imports, Input, Linker, Request, Role};
+use ifunc_link::{Imports, Input, Linker, Reason, Request, Role, Rule};
 
 const LEVELS: [&[&str]; 8] = [
     &["-O0"],
@@ -452,5 +452,56 @@ fn every_message_has_a_source() {
             let name = file.split('.').next().unwrap();
             assert!(names.contains(name), "`{file}` belongs to no source");
         }
+    }
+}
+
+/// A source that is refused by each rule; `entries.rs` has `SameEntry` and `TooManyEntries`.
+const OF_RULES: [(Rule, &str); 21] = [
+    (Rule::NoEntry, "no_main"),
+    (Rule::Duplicate, "duplicate"),
+    (Rule::ThreadLocal, "tls"),
+    (Rule::Constructor, "constructor"),
+    (Rule::ExecutableStack, "executable_stack"),
+    (Rule::GnuIfunc, "gnu_ifunc"),
+    (Rule::TextRelocation, "no_pic"),
+    (Rule::DirectExternal, "pie"),
+    (Rule::GotRelative, "reloc_got64"),
+    (Rule::UnsupportedRelocation, "reloc_size64"),
+    (Rule::Hidden, "hidden"),
+    (Rule::Unwinding, "cxx_exception"),
+    (Rule::Undeclared, "undeclared"),
+    (Rule::LinkerSymbol, "linker_symbols"),
+    (Rule::SymbolName, "symbol_name"),
+    (Rule::SymbolVersion, "symbol_version"),
+    (Rule::AbsoluteSymbol, "absolute"),
+    (Rule::Section, "writable_code"),
+    (Rule::Alignment, "alignment"),
+    (Rule::TooLarge, "too_large"),
+    (Rule::Malformed, "merge_beside"),
+];
+
+#[test]
+fn every_rule_refuses_a_source() {
+    for (rule, name) in OF_RULES {
+        let path = refused().join(format!("{name}.stderr"));
+        let message = std::fs::read_to_string(path).unwrap();
+        let reason = Reason {
+            rule,
+            symbol: String::new(),
+            detail: String::new(),
+            referenced_by: Vec::new(),
+            help: String::new(),
+        };
+        let reason = reason.to_string();
+        let title = reason.split("``").next().unwrap();
+        let mut lines = message.lines().skip_while(|line| !line.trim().starts_with(title));
+        assert!(
+            lines.next().is_some(),
+            "`{name}` is not refused by {rule:?}:\n{message}"
+        );
+        assert!(
+            lines.any(|line| line.trim().starts_with("help: ")),
+            "{rule:?} has no help:\n{message}"
+        );
     }
 }
