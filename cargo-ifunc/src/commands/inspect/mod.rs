@@ -100,29 +100,31 @@ pub(crate) struct Found {
 
 /// The images of a library, the image that the file itself is, or those that a program embeds.
 pub(crate) fn images_of(file: &std::path::Path) -> Result<Vec<Found>, Failure> {
-    let bytes = std::fs::read(file).map_err(Failure::io("read", file))?;
-    let embedded = embedded_images(&bytes);
-    if bytes.starts_with(&MAGIC) && embedded.is_empty() {
-        // Says why it is none.
-        Image::parse(&bytes).map_err(|source| Failure::Image {
-            file: file.into(),
-            source,
-        })?;
-    }
-    match read_library(file) {
+    let error = match read_library(file) {
         Ok(library) => {
             let images = library.images.into_iter();
             return Ok(images.map(|image| Found { image, offset: None }).collect());
         }
-        Err(LibraryError::NoImage { .. }) if embedded.is_empty() => {
-            return Err(Failure::Message(format!(
+        Err(error) => error,
+    };
+    let bytes = std::fs::read(file).map_err(Failure::io("read", file))?;
+    let embedded = embedded_images(&bytes);
+    if embedded.is_empty() {
+        if bytes.starts_with(&MAGIC) {
+            // Says why it is none.
+            Image::parse(&bytes).map_err(|source| Failure::Image {
+                file: file.into(),
+                source,
+            })?;
+        }
+        return Err(match error {
+            LibraryError::NoImage { .. } => Failure::Message(format!(
                 "`{}` holds no image\nhelp: `inspect` takes a library that `cargo ifunc build` made (target/ifunc/release/NAME.so), an \
                  image, or a program that embeds images",
                 file.display()
-            )));
-        }
-        Err(error) if embedded.is_empty() => return Err(error.into()),
-        Err(_) => {}
+            )),
+            error => error.into(),
+        });
     }
     let is_whole = |at: usize, image: &LibraryImage| at == 0 && image.image.len() == bytes.len();
     let found = embedded.into_iter().map(|found| Found {
