@@ -129,7 +129,7 @@ fn guide(prefix: &Path) -> Result<String, String> {
     let path = crate::root().join("docs/c.md");
     let text = fs::read_to_string(&path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
     let command = built(&["cargo-ifunc"])?.join("cargo-ifunc");
-    let home = Path::new("/tmp").join(format!("ifunc-guide-{}", std::process::id()));
+    let home = std::env::temp_dir().join(format!("ifunc-guide-{}", std::process::id()));
     fs::create_dir(&home).map_err(|e| format!("cannot create `{}`: {e}", home.display()))?;
     let (mut printed, mut expected, mut result) = (String::new(), String::new(), Ok(()));
     for block in &blocks(&text) {

@@ -32,20 +32,10 @@ impl Drop for Desk {
 /// Makes the project's files and checks what they are at the end of the page; runs nothing of it.
 pub(super) fn check(page: &Page, project: &str) -> Result<String, String> {
     let mut desk = Desk::new(project)?;
-    for block in page.blocks() {
-        if let Some(file) = block.file() {
-            desk.write(file, &block)?;
-        } else if block.language() == "console" && !block.is_only_read() {
-            for step in console::steps(&block.text)? {
-                if ["cargo ifunc new ", "cd ", "rm "]
-                    .iter()
-                    .any(|of| step.command.starts_with(of))
-                {
-                    desk.step(&block, &step)?;
-                }
-            }
-        }
-    }
+    desk.follow(page, |step| {
+        let commands = ["cargo ifunc new ", "cd ", "rm "];
+        commands.iter().any(|of| step.command.starts_with(of))
+    })?;
     status(
         cargo(["check", "--quiet", "--workspace", "--all-targets", "--offline"])
             .args(OUR_PROFILE)
@@ -57,16 +47,7 @@ pub(super) fn check(page: &Page, project: &str) -> Result<String, String> {
 
 /// Does everything that the page says.
 pub(super) fn run(page: &Page, project: &str) -> Result<String, String> {
-    let mut desk = Desk::new(project)?;
-    for block in page.blocks() {
-        if let Some(file) = block.file() {
-            desk.write(file, &block)?;
-        } else if block.language() == "console" && !block.is_only_read() {
-            for step in console::steps(&block.text)? {
-                desk.step(&block, &step)?;
-            }
-        }
-    }
+    Desk::new(project)?.follow(page, |_| true)?;
     Ok(String::new())
 }
 
@@ -89,6 +70,20 @@ impl Desk {
             folder,
             background: Vec::new(),
         })
+    }
+
+    /// Writes the page's files, and runs those steps of its consoles that `is_run` picks.
+    fn follow(&mut self, page: &Page, is_run: impl Fn(&Step) -> bool) -> Result<(), String> {
+        for block in page.blocks() {
+            if let Some(file) = block.file() {
+                self.write(file, &block)?;
+            } else if block.language() == "console" && !block.is_only_read() {
+                for step in console::steps(&block.text)?.iter().filter(|step| is_run(step)) {
+                    self.step(&block, step)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write(&self, file: &str, block: &Block<'_>) -> Result<(), String> {
