@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod error;
 mod images;
+mod peer;
 mod progress;
 mod shell;
 mod workspace;

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use ifunc_abi::image::Image;
 use ifunc_build::{LibraryImage, read_library};
-use ifunc_rt::{ByName, ConnectError, Handle, Source, SourceError, SourceOptions};
+use ifunc_rt::{ByName, Handle, Source, SourceOptions};
 
 use crate::cli::CallArgs;
 use crate::error::Failure;
+use crate::peer;
 use crate::shell::Shell;
 use types::Codec;
 
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &CallArgs, shell: &mut Shell) -> Result<(), Failure> {
         .timeout(args.timeout)
         .connect_timeout(CONNECT.min(args.timeout))
         .reconnect(Duration::ZERO);
-    let source = Source::connect_with(&args.address, options).map_err(|error| unreachable(&error))?;
+    let source = Source::connect_with(&args.address, options).map_err(|error| peer::unreachable(&error))?;
     // SAFETY: the user names the library, which the builder of this project made, and trusts it with this process.
     let handle = unsafe { source.load_path(&ifunc.path) };
     let handle = handle.map_err(|error| failed(&error))?;
@@ -219,33 +220,7 @@ fn append(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         .map_err(Failure::io("write", path))
 }
 
-/// A message of the target or the library, in which a target's text may be anything.
+/// An error of the source, or of the target.
 fn failed(error: &dyn std::fmt::Display) -> Failure {
-    let text = error.to_string();
-    let plain: String = text
-        .chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect();
-    Failure::Message(plain.replace("; help: ", "\nhelp: "))
-}
-
-/// The message for a failed connection.
-fn unreachable(error: &SourceError) -> Failure {
-    let Failure::Message(message) = failed(error) else {
-        return failed(error);
-    };
-    Failure::Message(match error {
-        SourceError::Address(_) | SourceError::Connect(ConnectError::NobodyListens { .. }) => {
-            format!(
-                "{message}\nhelp: `Target::address` and the target's line `ifunc: ready ADDRESS` state its address"
-            )
-        }
-        _ => message,
-    })
+    Failure::Message(peer::text(error))
 }

@@ -9,7 +9,7 @@ mod table;
 use std::time::{Duration, Instant};
 
 use ifunc_rt::stats::Stats;
-use ifunc_rt::{ConnectError, Error, Source, SourceError, SourceOptions, StatsError};
+use ifunc_rt::{Error, Source, SourceOptions, StatsError};
 
 use crate::cli::TopArgs;
 use crate::error::Failure;
@@ -40,7 +40,8 @@ pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
     let options = SourceOptions::default()
         .connect_timeout(CONNECT)
         .reconnect(RECONNECT_ATTEMPT);
-    let source = Source::connect_with(&args.address, options).map_err(|error| unreachable(&error))?;
+    let source =
+        Source::connect_with(&args.address, options).map_err(|error| crate::peer::unreachable(&error))?;
     let mut screen = Screen::new();
     let mut before: Option<Stats> = None;
     let count = if args.once { Some(1) } else { args.count };
@@ -125,33 +126,8 @@ fn explain(address: &str, error: &StatsError) -> String {
         StatsError::Source(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {
             format!("the target at `{address}` went away and did not come back")
         }
-        // The target's text is untrusted.
-        other => {
-            let escaped: String = other.to_string().chars().flat_map(escape).collect();
-            escaped.replace("; help: ", "\nhelp: ")
-        }
+        other => crate::peer::text(other),
     }
-}
-
-fn escape(character: char) -> impl Iterator<Item = char> {
-    let (shown, escaped) = match character.is_control() {
-        true => (None, Some(character.escape_default())),
-        false => (Some(character), None),
-    };
-    shown.into_iter().chain(escaped.into_iter().flatten())
-}
-
-/// The message for a failed connection.
-fn unreachable(error: &SourceError) -> Failure {
-    let message = error.to_string().replace("; help: ", "\nhelp: ");
-    Failure::Message(match error {
-        SourceError::Address(_) | SourceError::Connect(ConnectError::NobodyListens { .. }) => {
-            format!(
-                "{message}\nhelp: `Target::address` and the target's line `ifunc: ready ADDRESS` state its address"
-            )
-        }
-        _ => message,
-    })
 }
 
 /// Ends the command with success on Ctrl-C. It has nothing to clean up, because each sample is written in one
