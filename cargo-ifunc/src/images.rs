@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use ifunc_abi::Counted;
 use ifunc_build::{BuildError, BuildOptions, build_packages};
 
-use crate::commands::build::counted;
 use crate::error::Failure;
 use crate::progress::BuildProgress;
 use crate::shell::Shell;
@@ -16,7 +16,7 @@ pub(crate) fn build(mut options: BuildOptions, shell: &mut Shell) -> Result<Opti
         let built = build_packages(&options, &mut BuildProgress::new(shell));
         match built {
             Ok(built) => {
-                shell.detail("Finished", counted(built.len()));
+                shell.detail("Finished", Counted(built.len(), "ifunc"));
                 let folder = built.first().and_then(|ifunc| ifunc.path.parent());
                 return Ok(folder.map(Into::into));
             }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Instant;
 
+use ifunc_abi::Counted;
 use ifunc_build::{
     BuildError, BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages, is_c_source,
     read_library,
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
         "Finished",
         format_args!(
             "{} in {:.2}s",
-            counted(built.len()),
+            Counted(built.len(), "ifunc"),
             started.elapsed().as_secs_f64()
         ),
     );
@@ -141,11 +142,6 @@ fn check_files(args: &BuildArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// `1 ifunc`, `2 ifuncs`
-pub(crate) fn counted(n: usize) -> String {
-    format!("{n} ifunc{}", if n == 1 { "" } else { "s" })
 }
 
 /// One line of `--message-format json`.

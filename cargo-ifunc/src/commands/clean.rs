@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ifunc_abi::Counted;
+
 use crate::cli::{CargoArgs, CleanArgs};
 use crate::error::Failure;
 use crate::shell::{Shell, shown};
@@ -24,12 +26,9 @@ pub(crate) fn run(args: &CleanArgs, shell: &mut Shell) -> Result<(), Failure> {
         )));
     }
     let (files, bytes) = size(&folder).map_err(Failure::io("read", &folder))?;
-    let files = match files {
-        1 => "1 file".to_owned(),
-        files => format!("{files} files"),
-    };
     let what = format!(
-        "{files}, {:.1} MiB, in {}",
+        "{}, {:.1} MiB, in {}",
+        Counted(files, "file"),
         bytes as f64 / f64::from(1 << 20),
         shown(&folder)
     );

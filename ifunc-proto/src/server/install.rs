@@ -1,5 +1,6 @@
 //! The installation of an image: its entries take handles in a row.
 
+use ifunc_abi::Counted;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead};
 use ifunc_abi::status::Rejection;
 use zerocopy::{FromZeros, IntoBytes};
@@ -74,11 +75,7 @@ impl<B> Images<B> {
                 Rejection::BadImage,
                 format!(
                     "the image has {}, its frame states {entries}",
-                    if found == 1 {
-                        "1 entry".into()
-                    } else {
-                        format!("{found} entries")
-                    }
+                    Counted(found, "entry")
                 ),
             )),
         });

@@ -4,10 +4,10 @@ mod editor;
 
 use std::time::Instant;
 
+use ifunc_abi::Counted;
 use ifunc_build::{BuildOptions, COptions, CheckOptions, Checked, check_c, check_packages, is_c_source};
 
 use crate::cli::CheckArgs;
-use crate::commands::build::counted;
 use crate::error::Failure;
 use crate::progress::BuildProgress;
 use crate::shell::Shell;
@@ -34,24 +34,18 @@ pub(crate) fn run(args: &CheckArgs, shell: &mut Shell) -> Result<(), Failure> {
             format_args!("{} ({} bytes of image)", ifunc.name, ifunc.image_bytes),
         );
     }
-    let what = match (checked.packages.len(), args.full || !args.files.is_empty()) {
-        (0, _) => counted(checked.ifuncs.len()),
-        (packages, true) => format!(
-            "{}, {}",
-            packages_counted(packages),
-            counted(checked.ifuncs.len())
-        ),
-        (packages, false) => format!("{} (`--full` links too)", packages_counted(packages)),
+    let packages = Counted(checked.packages.len(), "package");
+    let ifuncs = Counted(checked.ifuncs.len(), "ifunc");
+    let what = match (packages.0, args.full || !args.files.is_empty()) {
+        (0, _) => ifuncs.to_string(),
+        (_, true) => format!("{packages}, {ifuncs}"),
+        (_, false) => format!("{packages} (`--full` links too)"),
     };
     shell.status(
         "Checked",
         format_args!("{what} in {:.2}s", started.elapsed().as_secs_f64()),
     );
     Ok(())
-}
-
-fn packages_counted(n: usize) -> String {
-    format!("{n} package{}", if n == 1 { "" } else { "s" })
 }
 
 fn packages(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {

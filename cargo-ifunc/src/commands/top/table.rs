@@ -115,10 +115,7 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
     if stats.exports.changes > 0 {
         let exports = &stats.exports;
         let changes = [
-            match exports.changes {
-                1 => "1 change".into(),
-                changes => format!("{} changes", count(changes as f64)),
-            },
+            many(exports.changes as f64, "change"),
             exports.last_ns.map_or_else(
                 || "invocations that began before the last one still run".into(),
                 |took| {
