@@ -531,8 +531,8 @@ pub(crate) struct TopArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-NAME.so is found as by a source: in IFUNC_LIB_DIR, or in target/ifunc/release of the workspace. It states the types of payload and \
-answer; `cargo ifunc inspect` shows them.
+NAME.so is found in IFUNC_LIB_DIR, or in target/ifunc/release of the workspace around the working directory. It states the types of \
+payload and answer; `cargo ifunc inspect` shows them.
 
 JSON stands for a value as serde_json has it: structs are objects; tuples are lists; `Option` is null or the value; a variant is its name, \
 or an object with its name and its value: {\"Range\": [1, 9]}. Members of the type `Option` may be missing. Bytes are a string, a list of \

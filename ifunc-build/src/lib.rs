@@ -42,7 +42,7 @@ mod shared_library;
 
 pub use built::{BuiltIfunc, Language};
 pub use c::{build_c, check_c, is_c_source};
-pub use cargo::{CheckOptions, View, build_packages, check_packages, expand_package};
+pub use cargo::{CheckOptions, View, build_packages, check_packages, expand_package, target_directory};
 pub use checked::{Checked, CheckedIfunc};
 pub use embedded::{EmbeddedImage, embedded_images};
 pub use error::BuildError;

@@ -4,6 +4,7 @@
 mod common;
 
 mod build;
+mod call;
 mod check;
 mod cli;
 mod cpu;

@@ -45,8 +45,9 @@ pub(crate) fn folder_of(profile: &str) -> &str {
     }
 }
 
-/// `target/ifunc` of the workspace around the current directory, or of the current directory.
-pub(crate) fn target_directory() -> PathBuf {
+/// `target/ifunc` of the workspace around the current directory, or of the current directory. Runs `cargo metadata`.
+#[must_use]
+pub fn target_directory() -> PathBuf {
     let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();
     let target = match metadata {
         Ok(metadata) => metadata.target_directory.into(),
