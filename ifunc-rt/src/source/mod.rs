@@ -16,6 +16,7 @@ pub(crate) mod search;
 pub(crate) mod shared;
 mod stats;
 mod stream;
+mod workspace;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -157,8 +158,9 @@ impl Source {
     }
 
     /// The typed handle of an ifunc. The source searches for its library `NAME.so` in `IFUNC_LIB_DIR`, then in
-    /// `UCX_IFUNC_LIB_DIR`, beside the executable, and in `target/ifunc/release` of the workspace. It reads the
-    /// library and does not open it, so none of the library's code runs in this process.
+    /// `UCX_IFUNC_LIB_DIR`, beside the executable, and in `target/ifunc/release` of the workspace
+    /// ([`find_library`](crate::find_library)). It reads the library and does not open it, so none of the library's code runs in this
+    /// process.
     ///
     /// # Errors
     /// There is no such library; it is no ifunc library; it was built with other types than this program.

@@ -3,9 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::error::LibraryError;
+use super::workspace;
 
-/// The library of an ifunc: the first of `IFUNC_LIB_DIR`, `UCX_IFUNC_LIB_DIR`, the executable's folder, and `target/ifunc/release` of the
-/// workspace that holds the executable or the working directory. The variables hold folders separated by colons.
+/// The library of an ifunc, from the first of these that has it: the folders of `IFUNC_LIB_DIR` and of `UCX_IFUNC_LIB_DIR`, separated by
+/// colons; the executable's folder; `ifunc/release` of the target directory that holds the executable; and `target/ifunc/release` of the
+/// workspace around the working directory.
+///
+/// That workspace is the one that cargo would take: the nearest manifest with a `[workspace]` that does not exclude the package. So a
+/// workspace inside of another one uses its own libraries.
 ///
 /// [`Source::register`](crate::Source::register) and [`Source::load`](crate::Source::load) use it.
 ///
@@ -56,11 +61,8 @@ pub(crate) fn folders() -> Vec<PathBuf> {
             .find(|built| built.is_dir())
     }));
     if let Ok(here) = std::env::current_dir() {
-        let workspace = here
-            .ancestors()
-            .filter(|folder| folder.join("Cargo.lock").is_file())
-            .last();
-        folders.push(workspace.unwrap_or(&here).join("target/ifunc/release"));
+        let root = workspace::root_around(&here).unwrap_or(here);
+        folders.push(root.join("target/ifunc/release"));
     }
     let mut seen = std::collections::HashSet::new();
     folders.retain(|folder| seen.insert(folder.clone()));
