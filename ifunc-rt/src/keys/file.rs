@@ -282,7 +282,12 @@ mod tests {
         std::fs::set_permissions(&public, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert!(SecretKey::read(&public).unwrap_err().to_string().contains(SECRET));
         std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o640)).unwrap();
-        let error = SecretKey::read(&secret).unwrap_err().to_string();
+        let error = SecretKey::read(&secret).unwrap_err();
+        assert!(
+            matches!(error, KeyError::NotSecret { mode: 0o640, .. }),
+            "{error}"
+        );
+        let error = error.to_string();
         assert!(error.contains("chmod 600") && error.contains("640"), "{error}");
         std::fs::remove_dir_all(folder).unwrap();
     }

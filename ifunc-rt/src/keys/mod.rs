@@ -49,7 +49,9 @@ pub enum KeyError {
     #[error("{0}")]
     Form(String),
     /// A public key that is no point of the curve, or one with which everything verifies.
-    #[error("`{0}` is not an ed25519 public key")]
+    #[error(
+        "`{0}` is not an ed25519 public key with which signatures can be checked; help: `cargo ifunc keygen` makes one"
+    )]
     NoKey(String),
     /// A line of a file.
     #[error("`{}`, line {line}: {why}", path.display())]
@@ -301,12 +303,18 @@ mod tests {
     fn a_key_with_which_everything_verifies_is_none() {
         // The neutral element, whose multiples are all the same.
         let neutral = format!("01{}", "00".repeat(31));
-        assert!(matches!(neutral.parse::<PublicKey>(), Err(KeyError::NoKey(_))));
+        let error = neutral.parse::<PublicKey>().unwrap_err();
+        assert!(matches!(error, KeyError::NoKey(_)), "{error}");
+        assert!(
+            error.to_string().contains("help: `cargo ifunc keygen`"),
+            "{error}"
+        );
         let public = key(1).public();
         assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
         for text in ["", "12", &"zz".repeat(32), &"0".repeat(63), &"ä".repeat(32)] {
-            let error = text.parse::<PublicKey>().unwrap_err().to_string();
-            assert!(error.contains("64 hexadecimal digits"), "{error}");
+            let error = text.parse::<PublicKey>().unwrap_err();
+            assert!(matches!(error, KeyError::Form(_)), "{error}");
+            assert!(error.to_string().contains("64 hexadecimal digits"), "{error}");
         }
     }
 

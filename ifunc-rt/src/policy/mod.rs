@@ -155,7 +155,9 @@ pub enum PolicyError {
         address: String,
     },
     /// One key with two grants.
-    #[error("the keys `{first}` and `{second}` of this policy are the same key {key}")]
+    #[error(
+        "the keys `{first}` and `{second}` of this policy are the same key {key}; help: keep one of the two"
+    )]
     SameKey {
         /// Name of one.
         first: String,

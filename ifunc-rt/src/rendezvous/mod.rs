@@ -84,7 +84,9 @@ pub enum RendezvousError {
         missing: &'static str,
     },
     /// A variable holds no number.
-    #[error("{name}={value} is not a number")]
+    #[error(
+        "{name}={value} is not a number; help: the launcher sets it; unset it where no launcher starts the process"
+    )]
     Number {
         /// The variable.
         name: &'static str,
@@ -111,7 +113,9 @@ pub enum RendezvousError {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The list has no address for this rank.
-    #[error("there are addresses for {listed} ranks, and none for rank {rank}")]
+    #[error(
+        "there are addresses for {listed} ranks, and none for rank {rank}; help: list one address for each process"
+    )]
     NotListed {
         /// The rank.
         rank: u32,

@@ -68,7 +68,9 @@ fn who_is_late_is_waited_for_and_who_is_missing_is_named() {
         let _published = meeting.publish(3, "shm:three").unwrap();
         assert_eq!(found.join().unwrap().unwrap(), "shm:three");
     });
-    let said = meeting.find(4, SHORT).unwrap_err().to_string();
+    let said = meeting.find(4, SHORT).unwrap_err();
+    assert!(matches!(said, RendezvousError::Missing { rank: 4, .. }), "{said}");
+    let said = said.to_string();
     assert!(said.contains("rank 4") && said.contains("ifunc-late"), "{said}");
     let said = Rendezvous::in_directory(scratch.0.join("nowhere"), "late").unwrap();
     let said = said.publish(0, "shm:zero").unwrap_err().to_string();
@@ -157,6 +159,7 @@ fn a_folder_that_others_write_to_is_refused() {
         meeting.find(0, SHORT).unwrap_err(),
         meeting.publish(1, "shm:y").unwrap_err(),
     ] {
+        assert!(matches!(said, RendezvousError::Directory { .. }), "{said}");
         assert!(said.to_string().contains("others may write to it"), "{said}");
     }
     mode(0o700);
@@ -177,8 +180,15 @@ fn a_folder_that_others_write_to_is_refused() {
             "{said}"
         );
     }
-    let name = |job: &str| Rendezvous::in_directory(Path::new("/"), job).is_ok();
-    assert!(name("a b") && !name("") && !name("a\nb") && !name(&"a".repeat(257)));
+    Rendezvous::in_directory(Path::new("/"), "a b").unwrap();
+    for job in ["", "a\nb", &"a".repeat(257)] {
+        let said = Rendezvous::in_directory(Path::new("/"), job).unwrap_err();
+        assert!(
+            matches!(&said, RendezvousError::Job(name) if name == job),
+            "{said}"
+        );
+        assert!(said.to_string().contains("1 to 256 bytes"), "{said}");
+    }
 }
 
 #[test]
@@ -195,8 +205,11 @@ fn lists_are_read() {
             "shm:here"
         ]
     );
-    assert!(list::parse("10.0.0.1", "ucx").is_err());
-    assert!(list::parse("10.0.0.1:port", "ucx").is_err());
+    for text in ["10.0.0.1", "10.0.0.1:port"] {
+        let said = Rendezvous::of_addresses([text]).unwrap_err();
+        assert!(matches!(said, RendezvousError::Address(_)), "{said}");
+        assert!(said.to_string().contains("; help: write `"), "{said}");
+    }
     let meeting = Rendezvous::of_addresses(["10.0.0.1:1", "10.0.0.2:2"]).unwrap();
     let _nothing = meeting.publish(1, "ucx://10.0.0.2:2").unwrap();
     assert_eq!(meeting.find(1, SHORT).unwrap(), "ucx://10.0.0.2:2");

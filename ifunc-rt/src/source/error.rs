@@ -225,6 +225,14 @@ fn about_again(idempotent: Option<bool>) -> &'static str {
     }
 }
 
+/// What to do about an image that does not parse; some of these errors say it themselves.
+fn about_building(error: &ImageError) -> &'static str {
+    match error {
+        ImageError::AbiVersion { .. } => "",
+        _ => "; help: `cargo ifunc build` makes it anew",
+    }
+}
+
 fn behind(detail: &str) -> String {
     if detail.is_empty() {
         String::new()
@@ -268,7 +276,7 @@ pub enum LibraryError {
         why: String,
     },
     /// The image in it does not parse.
-    #[error("the image in `{}` cannot be used: {error}", path.display())]
+    #[error("the image in `{}` cannot be used: {error}{}", path.display(), about_building(error))]
     Image {
         /// The file.
         path: PathBuf,

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use ifunc_abi::stats::{MAX_BYTES, PageHead, Stats, VERSION};
 use ifunc_abi::status::{Rejection, Status};
-use ifunc_proto::calls::Completion;
 
 use super::Source;
 use super::error::Error;
@@ -74,7 +73,7 @@ impl Source {
             let page = self
                 .shared
                 .request(deadline, STATS, |connection| connection.try_stats(offset))?;
-            if let Some(pause) = reading.page(&page)? {
+            if let Some(pause) = reading.page(page.status, page.bytes())? {
                 let left = deadline.saturating_duration_since(Instant::now());
                 thread::sleep(pause.min(LONGEST_PAUSE).min(left));
             } else if reading.bytes.len() >= reading.total {
@@ -91,15 +90,15 @@ fn malformed(why: impl std::fmt::Display) -> StatsError {
 impl Reading {
     /// Adds a page. If it is of a snapshot that the target took for an earlier request, without what was sent since, the
     /// result is the pause until the target takes another.
-    fn page(&mut self, completion: &Completion) -> Result<Option<Duration>, StatsError> {
-        let detail = || String::from_utf8_lossy(completion.bytes()).into_owned();
-        match completion.status {
+    fn page(&mut self, status: Status, body: &[u8]) -> Result<Option<Duration>, StatsError> {
+        let detail = || String::from_utf8_lossy(body).into_owned();
+        match status {
             Status::Executed => {}
             Status::Rejected(Rejection::Policy) => return Err(StatsError::NotShared(detail())),
             Status::Rejected(Rejection::TooLarge) => return Err(StatsError::TooLarge(detail())),
             other => return Err(StatsError::Malformed(format!("{other}; {}", detail()))),
         }
-        let (head, part) = PageHead::split(completion.bytes()).map_err(malformed)?;
+        let (head, part) = PageHead::split(body).map_err(malformed)?;
         if head.version != VERSION {
             return Err(StatsError::Version {
                 ours: VERSION,
@@ -123,5 +122,66 @@ impl Reading {
         self.bytes.extend_from_slice(part);
         self.total = total;
         Ok(None)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use zerocopy::IntoBytes as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_page_of_these_counters_is_an_error() {
+        let read = |status, body: &[u8]| Reading::default().page(status, body).unwrap_err();
+        let page = |version, total: usize, offset: u32| {
+            let head = PageHead {
+                version: u16::into(version),
+                reserved: 0.into(),
+                total: (total as u32).into(),
+                offset: offset.into(),
+                cached_for_us: 0.into(),
+                snapshot: 1.into(),
+            };
+            read(Status::Executed, &[head.as_bytes(), b"part"].concat())
+        };
+        let error = page(VERSION + 1, 4, 0);
+        assert!(
+            matches!(error, StatsError::Version { theirs, .. } if theirs == VERSION + 1),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains("help: use the `cargo ifunc` and `ifunc-rt` of one release"),
+            "{error}"
+        );
+
+        let error = read(
+            Status::Rejected(Rejection::TooLarge),
+            b"the metrics are too large to be sent",
+        );
+        assert!(matches!(error, StatsError::TooLarge(_)), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("cannot send its counters: the metrics are too large"),
+            "{error}"
+        );
+
+        for error in [
+            page(VERSION, MAX_BYTES + 1, 0),
+            page(VERSION, 8, 4),
+            read(Status::Executed, b"short"),
+            read(Status::Rejected(Rejection::Malformed), b""),
+        ] {
+            assert!(matches!(error, StatsError::Malformed(_)), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("the target sent a malformed snapshot"),
+                "{error}"
+            );
+        }
     }
 }

@@ -21,7 +21,9 @@ pub struct RawType {
 
 /// A process stated more types of target arguments than it may.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not one of the first {MAX} types of target arguments that this process states")]
+#[error(
+    "`{text}` is not one of the first {MAX} types of target arguments that this process states; help: state each type once, not per target"
+)]
 pub struct TooManyTypes {
     text: String,
 }
@@ -211,6 +213,9 @@ mod tests {
         let numbers = ["a", "b", "c", "a", "b"].map(|text| number_of(text, &kept));
         assert_eq!(numbers, [Some(0), Some(1), None, Some(0), Some(1)]);
         let error = TooManyTypes { text: "c".into() };
-        assert!(error.to_string().contains("the first 64"), "{error}");
+        assert!(
+            error.to_string().contains("the first 64") && error.to_string().contains("help: "),
+            "{error}"
+        );
     }
 }

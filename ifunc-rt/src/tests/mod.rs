@@ -31,6 +31,8 @@ mod policy;
 mod progress;
 #[cfg(not(loom))]
 mod raw;
+#[cfg(not(loom))]
+mod refused;
 mod reports;
 mod running;
 mod sent_together;
@@ -39,6 +41,8 @@ mod sessions;
 mod shared;
 #[cfg(not(loom))]
 mod speed;
+#[cfg(not(loom))]
+mod starved;
 mod stats;
 mod threads;
 #[cfg(not(loom))]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::images::{self, Add};
 use super::running::{accepting, source, unique};
-use crate::{Error, ServeEnd};
+use crate::{Error, ServeEnd, ServeError};
 
 #[test]
 fn a_spawned_target_returns_what_it_owns_and_frees_its_address() {
@@ -50,7 +50,7 @@ fn a_panic_of_the_host_is_contained() {
     let call = add.call(&1).unwrap();
     sent.wait();
     assert!(matches!(call.wait(), Err(Error::Indeterminate { .. })));
-    let error = serving.stop().unwrap_err();
+    let error: ServeError<u64> = serving.stop().unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(

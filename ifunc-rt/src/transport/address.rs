@@ -42,7 +42,9 @@ pub enum AddressError {
     )]
     Scheme(String),
     /// The part after the colon is no name.
-    #[error("`{0}` is not a name: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`")]
+    #[error(
+        "`{0}` is not a name: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`; help: write `shm:counter`"
+    )]
     Name(String),
     /// What follows `ucx://` or `ucx-put://` is no host and port.
     #[error(

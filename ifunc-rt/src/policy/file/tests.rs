@@ -7,7 +7,10 @@ use crate::keys::SecretKey;
 
 fn parse(text: &str) -> Result<Policy, String> {
     // SAFETY: no target uses it.
-    unsafe { Policy::from_toml(text) }.map_err(|error| error.to_string())
+    unsafe { Policy::from_toml(text) }.map_err(|error| {
+        assert!(matches!(error, PolicyFileError::Line { .. }), "{error:?}");
+        error.to_string()
+    })
 }
 
 /// The policy in the chapter on security.
@@ -103,12 +106,20 @@ fn everything_can_be_said() {
     assert!(!nowhere.connect.admits_address(Some([127, 0, 0, 1].into())));
 
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-    let error = read().unwrap_err().to_string();
+    let error = read().unwrap_err();
+    assert!(matches!(error, PolicyFileError::Untrusted { .. }), "{error}");
+    let error = error.to_string();
     assert!(
         error.contains("mode is 666") && error.contains("chmod go-w"),
         "{error}"
     );
     std::fs::remove_dir_all(folder).unwrap();
+    let error = read().unwrap_err();
+    assert!(matches!(error, PolicyFileError::Read { .. }), "{error}");
+    assert!(
+        error.to_string().starts_with("cannot read the policy `"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -4,15 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ::ucx::{
-    Callback, Endpoint, Features, Flags, Handler, Library, Message, Mode, Multi, Operation, Operations,
-    Single, Worker,
+    Attributes, Callback, Endpoint, Features, Flags, Handler, Library, Message, Mode, Multi, Operation,
+    Operations, Single, Worker,
 };
 
 use super::*;
 use crate::TargetError;
-use crate::transport::ConnectError;
+use crate::os::EventFd;
+use crate::transport::ucx::attached::Attached;
+use crate::transport::ucx::events::EventQueue;
 use crate::transport::ucx::table::Stage;
 use crate::transport::ucx::{Calling, Engine, Over, WorkerError, WorkerOptions};
+use crate::transport::{ConnectError, ListenError};
 
 /// The id of the application's own active messages.
 const THEIRS: u16 = 5;
@@ -144,10 +147,16 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     assert!(matches!(receive(&mut other_there), Err(LinkError::Closed)));
     assert!(other_there.tx().reserve(1, 1).is_err() && listener.accept().is_none());
     assert!(lent_here.detach());
-    assert!(matches!(
-        over_there.call().map(drop),
-        Err(ConnectError::WorkerClosed)
-    ));
+    let (calling, listening) = (over_there.call(), lent_here.listen(&ListenConfig::new(LIMITS)));
+    let (calling, listening) = (calling.map(drop).unwrap_err(), listening.map(drop).unwrap_err());
+    assert!(matches!(calling, ConnectError::WorkerClosed), "{calling:?}");
+    assert!(matches!(listening, ListenError::WorkerClosed), "{listening:?}");
+    for text in [calling.to_string(), listening.to_string()] {
+        assert!(
+            text.contains("closed; help: lend the runtime another one"),
+            "{text}"
+        );
+    }
     drop((there, ep, here));
     drop((
         other_there,
@@ -405,8 +414,45 @@ fn a_worker_of_one_thread_is_served_by_no_others() {
             let served = target.serve_shared(&*value, threads);
             assert_eq!(served.is_ok(), fits, "{served:?}");
         }
+        std::thread::scope(|scope| match scope.spawn(|| lent.close()).join().unwrap() {
+            Err(error @ WorkerError::OtherThread) => {
+                assert!(
+                    one && error.to_string().contains("help: close it there"),
+                    "{error}"
+                );
+            }
+            closed => assert!(!one && closed.is_ok(), "{closed:?}"),
+        });
         lent.close().unwrap();
     }
+}
+
+#[test]
+fn a_worker_with_short_headers_is_refused() {
+    if !has_ucx() {
+        return;
+    }
+    let application = Application::<Single>::new(Features::AM);
+    let (context, worker) = application.0.as_raw();
+    // SAFETY: both live as long as `application`, which this thread alone uses.
+    let worker = unsafe { Worker::attach(application.0.library(), context, worker, EventQueue::new(None)) };
+    let attributes = Attributes {
+        is_single_threaded: true,
+        max_am_header: 39,
+    };
+    let event_fd = Arc::new(EventFd::new().unwrap());
+    let error = Attached::new(&worker, attributes, event_fd, WorkerOptions::new(9))
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        matches!(error, WorkerError::Header { max_am_header: 39 }),
+        "{error:?}"
+    );
+    let text = error.to_string();
+    assert!(
+        text.contains("ifunc needs 40") && text.contains("help: make its context"),
+        "{text}"
+    );
 }
 
 #[test]
