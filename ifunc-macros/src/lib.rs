@@ -12,6 +12,7 @@ mod import;
 mod interface;
 mod layout;
 mod opaque;
+mod place;
 mod shape;
 mod signature;
 #[cfg(test)]

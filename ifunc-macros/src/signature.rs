@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{FnArg, GenericParam, Safety, Signature, Type};
 
 use crate::errors::Errors;
-use crate::types;
+use crate::{place, types};
 
 /// Refuses `async`, generics, bounds and `'static`; `what` names the function, as in "an ifunc".
 pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
@@ -64,8 +64,14 @@ pub(crate) fn refuse_receiver(sig: &Signature, what: &str, errors: &mut Errors) 
     }
 }
 
-/// Refuses `Self`, by which a function without `self` shows that it is in an `impl`.
-pub(crate) fn refuse_self_type(sig: &Signature, what: &str, errors: &mut Errors) {
+/// Refuses a function without `self` in an `impl` or a `trait`, for this reason; `attribute` is the name of the current one.
+pub(crate) fn refuse_associated(
+    sig: &Signature,
+    what: &str,
+    attribute: &str,
+    why: &str,
+    errors: &mut Errors,
+) {
     fn find(tokens: TokenStream) -> Option<Ident> {
         tokens.into_iter().find_map(|token| match token {
             TokenTree::Ident(ident) if ident == "Self" => Some(ident),
@@ -73,13 +79,24 @@ pub(crate) fn refuse_self_type(sig: &Signature, what: &str, errors: &mut Errors)
             _ => None,
         })
     }
+    if sig.receiver().is_some() {
+        return;
+    }
+    if let Some(holder) = place::holder(attribute, &sig.ident) {
+        let holder = holder.name();
+        errors.at(
+            &sig.ident,
+            format_args!("{what} cannot be in {holder}: {why}, which {holder} cannot hold"),
+            "move it out, to the module around it; in its types, replace `Self` by the type's name",
+        );
+        return;
+    }
+    // Where the source is not known, only this shows that it is in one.
     let types = [sig.inputs.to_token_stream(), sig.output.to_token_stream()];
-    if sig.receiver().is_none()
-        && let Some(token) = types.into_iter().find_map(find)
-    {
+    if let Some(token) = types.into_iter().find_map(find) {
         errors.at(
             token,
-            format_args!("{what} cannot be in an `impl`: it becomes a type of the same name, which an `impl` cannot hold"),
+            format_args!("{what} cannot be in an `impl`: {why}, which an `impl` cannot hold"),
             "move it out of the `impl` and name the type",
         );
     }

@@ -32,6 +32,8 @@ impl Model {
         signature::refuse_common(sig, "an exported function", &mut errors);
         signature::refuse_variadic(sig, "an exported function", &mut errors);
         signature::refuse_receiver(sig, "an exported function", &mut errors);
+        let why = "the attribute adds items beside it";
+        signature::refuse_associated(sig, "an exported function", "export", why, &mut errors);
         signature::refuse_abi(sig, "an exported function", &mut errors);
         let host_fn = HostFn::new(sig, symbol, host_fn::is_unsafe(sig), &mut errors);
         errors.or(Self {

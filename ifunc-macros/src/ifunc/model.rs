@@ -61,7 +61,8 @@ impl Model {
         signature::refuse_common(sig, "an ifunc", &mut errors);
         signature::refuse_variadic(sig, "an ifunc", &mut errors);
         signature::refuse_receiver(sig, "an ifunc", &mut errors);
-        signature::refuse_self_type(sig, "an ifunc", &mut errors);
+        let why = "it becomes a type of the same name";
+        signature::refuse_associated(sig, "an ifunc", "ifunc", why, &mut errors);
         signature::refuse_abi(sig, "an ifunc", &mut errors);
         signature::refuse_unsafe(sig, "an ifunc", &mut errors);
 
