@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::OWN_FLAGS;
 use super::features::Features;
 use super::workspace::{Example, Package, Workspace};
 use crate::{BuildError, BuildOptions, Color, OptLevel};
@@ -44,6 +45,18 @@ impl Job<'_> {
     /// The first package, which determines the flags.
     pub(super) fn package(&self) -> &Package {
         self.packages[0]
+    }
+
+    /// The folder for what these flags compile. Cargo does not name files by the flags: packages with different ones would compile
+    /// their dependencies again at each build, each over those of the other.
+    fn folder(&self) -> PathBuf {
+        match self.package().own_flags() {
+            None => self.target.to_owned(),
+            Some(flags) => {
+                let hash = blake3::hash(flags.as_bytes()).to_hex();
+                self.target.join(format!("{OWN_FLAGS}{}", &hash[..8]))
+            }
+        }
     }
 
     /// The command line.
@@ -93,8 +106,9 @@ impl Job<'_> {
         crate::script::remove_script_variables(&mut command);
         // A separate directory, so that the user's builds, which have other flags, are never invalidated. The build
         // directory is separate as well: an outer cargo holds the lock of the one in the user's configuration.
-        command.env("CARGO_TARGET_DIR", self.target);
-        command.env("CARGO_BUILD_BUILD_DIR", self.target);
+        let target = self.folder();
+        command.env("CARGO_TARGET_DIR", &target);
+        command.env("CARGO_BUILD_BUILD_DIR", target);
         // Overrides `[build] incremental`, which overrides the profile. Incremental compilation changes the code.
         command.env("CARGO_INCREMENTAL", "0");
         // An outer `cargo clippy` or `cargo check` (in a build script) must not replace the compiler.

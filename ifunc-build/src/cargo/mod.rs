@@ -36,6 +36,9 @@ pub use check::{CheckOptions, check_packages};
 pub use expand::{View, expand_package};
 pub(crate) use records::fingerprint;
 
+/// How the folders below the target directory begin in which packages with flags of their own are compiled.
+pub(crate) const OWN_FLAGS: &str = "flags-";
+
 /// Name of the folder below the target directory that a profile's libraries go to.
 pub(crate) fn folder_of(profile: &str) -> &str {
     match profile {

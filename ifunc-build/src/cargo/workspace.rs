@@ -10,7 +10,9 @@ use crate::needed;
 use crate::shared_library::io;
 use crate::{BuildError, BuildOptions, Cpu, is_own_crate};
 
-/// What a panicking ifunc may report.
+/// What a panicking ifunc reports, if its package does not say.
+const PANIC_POLICY: &str = "message";
+/// What it may report.
 const PANIC_POLICIES: [&str; 3] = ["message", "location", "minimal"];
 
 /// The keys of `[package.metadata.ifunc]`.
@@ -170,6 +172,13 @@ impl Package {
         self.cpu.max(options.cpu)
     }
 
+    /// What it sets of the compiler's flags; `None`: nothing.
+    pub(super) fn own_flags(&self) -> Option<String> {
+        let is_plain = self.panic == PANIC_POLICY && self.cpu == Cpu::V1 && self.rust_flags.is_empty();
+        let flags = || format!("{} {} {:?}", self.panic, self.cpu.name(), self.rust_flags);
+        (!is_plain).then(flags)
+    }
+
     /// The C and C++ files of the package, by name.
     pub(super) fn c_files(&self) -> Result<Vec<PathBuf>, BuildError> {
         let folder = self.manifest_path.with_file_name("c");
@@ -233,7 +242,7 @@ fn ifunc_package(
         reason,
     };
     let panic = match &table["panic"] {
-        serde_json::Value::Null => "message".to_owned(),
+        serde_json::Value::Null => PANIC_POLICY.to_owned(),
         serde_json::Value::String(policy) if PANIC_POLICIES.contains(&&**policy) => policy.clone(),
         other => {
             return Err(error(format!(

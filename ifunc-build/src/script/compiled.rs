@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::environment::is_set_for_scripts;
+use crate::cargo::OWN_FLAGS;
 use crate::make_rule::prerequisites;
 
 /// The dependencies of compilations.
@@ -20,8 +21,15 @@ pub(super) struct Compiled {
 /// `folders_of` returns the folders of the packages of a name, to which paths of their build scripts are relative.
 pub(super) fn read(target: &Path, folders_of: impl Fn(&str) -> Vec<PathBuf>) -> Compiled {
     let mut compiled = Compiled::default();
-    // `PROFILE` holds what runs at compile time, `TRIPLE/PROFILE` what travels.
-    let outer = children(target);
+    // `PROFILE` holds what runs at compile time, `TRIPLE/PROFILE` what travels. A package with flags of its own has both in a folder
+    // of theirs.
+    let mut outer = children(target);
+    let is_of_flags = |folder: &&PathBuf| {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(OWN_FLAGS)
+    };
+    let of_flags: Vec<PathBuf> = outer.iter().filter(is_of_flags).cloned().collect();
+    outer.extend(of_flags.iter().flat_map(|folder| children(folder)));
     let inner = outer.iter().flat_map(|folder| children(folder));
     for profile in outer.iter().cloned().chain(inner) {
         // `libNAME.d`: every local file that the archive was made of, from cargo. `deps/NAME-HASH.d`: the files and
@@ -134,6 +142,10 @@ mod tests {
         );
         write("ifunc/deps/macros-0123.d", "# env-dep:OF_A_MACRO\n");
         write(
+            "flags-01234567/x86_64-unknown-linux-gnu/ifunc/deps/own-0123.d",
+            "# env-dep:WITH_FLAGS\n",
+        );
+        write(
             "x86_64-unknown-linux-gnu/ifunc/build/mine-0123/output",
             "cargo::rerun-if-changed=table.csv\ncargo:rerun-if-env-changed=SIZE\ncargo::rustc-cfg=big\n",
         );
@@ -145,7 +157,10 @@ mod tests {
             "mine" => vec![PathBuf::from("/w")],
             _ => Vec::new(),
         });
-        assert_eq!(compiled.variables, names(["OF_A_MACRO", "SIZE", "TAG", "UNSET"]));
+        assert_eq!(
+            compiled.variables,
+            names(["OF_A_MACRO", "SIZE", "TAG", "UNSET", "WITH_FLAGS"])
+        );
         assert_eq!(compiled.silent, names(["two-words"]));
         let files = ["/w/src/lib.rs", "/w/t.txt", "/w/table.csv"].map(PathBuf::from);
         assert_eq!(compiled.files, BTreeSet::from(files));

@@ -268,6 +268,36 @@ pub fn configured(n: u64, total: &mut u64) -> u64 { *total += n; *total }
         image.imports().any(|import| import.symbol == "__ifunc_panic"),
         "no check of the sum"
     );
+
+    // A neighbour has other flags, and the same dependencies: neither build undoes the other's.
+    let workspace = Workspace::new(&["configured", "plain"]);
+    workspace.package("configured", &manifest, source);
+    let plain = "#![no_std]
+use ifunc::prelude::*;
+#[ifunc]
+pub fn plain(n: u64, total: &mut u64) -> u64 { *total += n; *total }
+";
+    workspace.package("plain", DEPENDS, plain);
+    let compiled = || {
+        let mut compiled = Compiled::default();
+        let built = build_packages(&workspace.options(), &mut compiled);
+        built.unwrap_or_else(|error| panic!("{error}"));
+        compiled.0
+    };
+    assert_ne!(compiled(), [""; 0]);
+    assert_eq!(compiled(), [""; 0]);
+}
+
+/// What cargo says that it compiles.
+#[derive(Default)]
+struct Compiled(Vec<String>);
+
+impl Progress for Compiled {
+    fn cargo(&mut self, line: &str) {
+        if line.trim_start().starts_with("Compiling ") {
+            self.0.push(line.trim().into());
+        }
+    }
 }
 
 #[test]
