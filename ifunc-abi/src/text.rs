@@ -11,7 +11,7 @@
 //! [u8;16]                                      an array
 //! [f64]                                        elements in place, up to the end of the payload
 //! (u8,Option<f64>,Vec<u16>)                    fixed layouts behind each other; `Vec`: the number of elements (u64) first
-//! parts(str,[f64])                             the lengths of several parts, then the parts
+//! parts(str,[f64],u64)                         the lengths of several parts, then the parts
 //! postcard struct Record{key:str,value:bytes}  a serde shape (no offsets)
 //! postcard enum Tree{Leaf,Node([^Tree])}       `^`: the type around it of this name
 //! raw bytes, raw str                           raw payloads

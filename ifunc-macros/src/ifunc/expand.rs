@@ -88,7 +88,7 @@ fn attributes<'a>(all: &'a [Attribute], names: &[&str]) -> Vec<&'a Attribute> {
 /// too: a type that is not a payload yields one error in either build.
 fn checks(handle: &Ident, payload: &Payload) -> TokenStream {
     let ty = types::with_lifetime(&payload.ty, "'static");
-    let codec = codec(payload.codec);
+    let codec = &payload.codec;
     let span = span_of(&payload.ty);
     let of_image = quote!(<#handle as ::ifunc::Ifunc>::ALIGN);
     quote_spanned! {span=>
@@ -113,14 +113,13 @@ fn implementation(
     idempotent: bool,
 ) -> TokenStream {
     let main = main_of(name);
-    let codec = codec(payload.codec);
+    let codec = &payload.codec;
     let any = types::with_lifetime(&payload.ty, "'ifunc");
     let fixed = types::with_lifetime(&payload.ty, "'static");
     let assumed = assumed(payload);
     let target = &target.ty;
     let (answer_ty, answer_text, decode) = match answer {
-        Some(Answer { ty, codec: name, .. }) => {
-            let codec = self::codec(name);
+        Some(Answer { ty, codec, .. }) => {
             let span = span_of(ty);
             (
                 quote!(#ty),
@@ -199,7 +198,7 @@ fn entry(
     let batch_symbol = syn::LitStr::new(&["__ifunc_batch_", name].concat(), symbol.span());
     let batch = Ident::new(&[name, "_batch"].concat(), Span::mixed_site());
     let ty = types::with_lifetime(&payload.ty, "'_");
-    let codec = codec(payload.codec);
+    let codec = &payload.codec;
     let assumed = assumed(payload);
     let lent = payload.lend.then(|| quote!(&));
     // Hygienic names: the author's function may itself be called `payload`.
@@ -227,7 +226,6 @@ fn entry(
     let call = quote!(#handle(#lent #value, #data #third));
     let finish = match answer {
         Some(Answer { codec, is_onward, .. }) => {
-            let codec = self::codec(codec);
             let finish = format_ident!("{}", if *is_onward { "finish_onward" } else { "finish" });
             quote! {
                 let #result = #call;
@@ -288,7 +286,7 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
     let init = symbol(name, "_payload_init", span);
     let assumed = assumed(payload);
     let ty = types::with_lifetime(&payload.ty, "'_");
-    let codec = codec(payload.codec);
+    let codec = &payload.codec;
     quote! {
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #bound)]
@@ -368,13 +366,8 @@ fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, target: &T
 /// Bounds on what `checks` has already checked: a type that is not a payload yields one error, at the type.
 fn assumed(payload: &Payload) -> TokenStream {
     let any = types::with_lifetime(&payload.ty, "'ifunc");
-    let codec = codec(payload.codec);
+    let codec = &payload.codec;
     quote!(where for<'ifunc> #any: ::ifunc::Payload<'ifunc, #codec>)
-}
-
-fn codec(name: &str) -> TokenStream {
-    let name = format_ident!("{name}");
-    quote!(::ifunc::codec::#name)
 }
 
 fn symbol(name: &str, suffix: &str, span: Span) -> syn::LitStr {

@@ -1,7 +1,7 @@
 //! The model of an ifunc, read from its signature.
 
 use proc_macro2::{Span, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens, format_ident, quote};
 use syn::{FnArg, ItemFn, Pat, PatType, ReturnType, Type};
 
 use super::args::{Args, CodecName};
@@ -22,12 +22,37 @@ pub(crate) struct Model {
     pub(crate) pinned: bool,
 }
 
+/// The implementation of a payload or an answer: a type of `ifunc::codec`.
+pub(crate) enum Codec {
+    Named(&'static str),
+    /// A tuple; whether each part is a reference.
+    Parts(Vec<bool>),
+}
+
+impl ToTokens for Codec {
+    fn to_tokens(&self, out: &mut TokenStream) {
+        let of_codec = |name: &str| {
+            let name = format_ident!("{name}");
+            quote!(::ifunc::codec::#name)
+        };
+        out.extend(match self {
+            Self::Named(name) => of_codec(name),
+            Self::Parts(parts) => {
+                let codec = of_codec("Parts");
+                let kinds = parts
+                    .iter()
+                    .map(|is_borrowed| of_codec(if *is_borrowed { "Borrowed" } else { "Copied" }));
+                quote!(#codec<(#(#kinds,)*)>)
+            }
+        });
+    }
+}
+
 /// The first parameter.
 pub(crate) struct Payload {
     /// The type that implements `Payload`.
     pub(crate) ty: Type,
-    /// The implementation: a type of `ifunc::codec`.
-    pub(crate) codec: &'static str,
+    pub(crate) codec: Codec,
     /// Whether the function takes a reference to the decoded value.
     pub(crate) lend: bool,
 }
@@ -44,7 +69,7 @@ pub(crate) struct Target {
 pub(crate) struct Answer {
     /// What sources get.
     pub(crate) ty: Type,
-    pub(crate) codec: &'static str,
+    pub(crate) codec: Codec,
     /// The function returns `Onward<ty>`.
     pub(crate) is_onward: bool,
 }
@@ -162,17 +187,21 @@ fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> 
     let Type::Reference(reference) = &whole else {
         let codec = match codec {
             None | Some((CodecName::Zerocopy, _)) => fixed(&whole),
-            Some((CodecName::Postcard, _)) => "Postcard",
-            Some((CodecName::Custom, _)) => "Custom",
+            Some((CodecName::Postcard, _)) => Codec::Named("Postcard"),
+            Some((CodecName::Custom, _)) => Codec::Named("Custom"),
             Some((CodecName::Raw, _)) => {
                 errors.at(
                     ty,
                     "a `raw` payload is bytes",
                     "take `&[u8]` or `&str`, or choose another codec",
                 );
-                "Raw"
+                Codec::Named("Raw")
             }
         };
+        if let Codec::Named("Fixed") | Codec::Parts(_) = codec {
+            refuse_inner_borrows(&whole, errors);
+            refuse_long_tuple(&whole, errors);
+        }
         if let Type::Slice(_) = whole {
             errors.at(
                 ty,
@@ -198,8 +227,8 @@ fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> 
     let inner = &*reference.elem;
     let is_text = types::is_bytes(inner) || types::is_named(inner, "str");
     let (ty, codec, lend) = match codec {
-        None if is_text => (whole.clone(), "Raw", false),
-        None | Some((CodecName::Zerocopy, _)) => (whole.clone(), "InPlace", false),
+        None if is_text => (whole.clone(), Codec::Named("Raw"), false),
+        None | Some((CodecName::Zerocopy, _)) => (whole.clone(), Codec::Named("InPlace"), false),
         Some((CodecName::Raw, _)) => {
             if !is_text {
                 errors.at(
@@ -208,30 +237,77 @@ fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> 
                     "take `&[u8]` or `&str`, or choose another codec",
                 );
             }
-            (whole.clone(), "Raw", false)
+            (whole.clone(), Codec::Named("Raw"), false)
         }
         // serde borrows these types itself.
-        Some((CodecName::Postcard, _)) if is_text => (whole.clone(), "Postcard", false),
-        Some((CodecName::Postcard, _)) => (inner.clone(), "Postcard", true),
-        Some((CodecName::Custom, _)) => (inner.clone(), "Custom", true),
+        Some((CodecName::Postcard, _)) if is_text => (whole.clone(), Codec::Named("Postcard"), false),
+        Some((CodecName::Postcard, _)) => (inner.clone(), Codec::Named("Postcard"), true),
+        Some((CodecName::Custom, _)) => (inner.clone(), Codec::Named("Custom"), true),
     };
     Payload { ty, codec, lend }
 }
 
-/// The codec of a value of fixed layout.
-fn fixed(ty: &Type) -> &'static str {
-    match ty {
+/// The codec of a value of fixed layout, or of a tuple of such values and of borrowed parts.
+fn fixed(ty: &Type) -> Codec {
+    Codec::Named(match ty {
         Type::Tuple(tuple) if tuple.elems.is_empty() => "Zerocopy",
         Type::Tuple(tuple) => {
-            let mut elems = tuple.elems.iter();
-            if elems.all(|elem| matches!(types::bare(elem), Type::Reference(_))) {
-                "InPlace"
-            } else {
-                "Fixed"
+            let parts: Vec<bool> = tuple.elems.iter().map(is_reference).collect();
+            if parts.contains(&true) {
+                return Codec::Parts(parts);
             }
+            "Fixed"
         }
         _ if types::is_named(ty, "Option") || types::is_named(ty, "Vec") => "Fixed",
         _ => "Zerocopy",
+    })
+}
+
+fn is_reference(ty: &Type) -> bool {
+    matches!(types::bare(ty), Type::Reference(_))
+}
+
+/// Refuses a tuple of more parts than the codecs have implementations for.
+fn refuse_long_tuple(ty: &Type, errors: &mut Errors) {
+    if let Type::Tuple(tuple) = ty
+        && tuple.elems.len() > 6
+    {
+        errors.at(
+            tuple,
+            "without a serialiser, a tuple has at most six parts",
+            "put the numbers into a struct with `#[ifunc::layout]`; or choose serde: `#[ifunc(codec = postcard)]`",
+        );
+    }
+}
+
+/// Refuses references inside of what is copied: `(u64, Option<&str>)`, and references that change: `(u64, &mut [u8])`.
+fn refuse_inner_borrows(ty: &Type, errors: &mut Errors) {
+    let parts: Vec<&Type> = match ty {
+        Type::Tuple(tuple) => tuple.elems.iter().map(types::bare).collect(),
+        other => vec![other],
+    };
+    for part in parts {
+        let borrow = match part {
+            Type::Reference(reference) => match &reference.mutability {
+                Some(token) => {
+                    errors.at(
+                        token,
+                        "a payload is read-only: it may lie in memory that the source can read",
+                        "take it by `&`",
+                    );
+                    None
+                }
+                None => types::borrows(&reference.elem),
+            },
+            part => types::borrows(part),
+        };
+        if let Some(borrow) = borrow {
+            errors.at(
+                borrow,
+                "without a serialiser, only a whole payload or a part of a tuple can borrow",
+                "make it a part: `(&str, u64, &[T])`; or choose serde: `#[ifunc(codec = postcard)]`",
+            );
+        }
     }
 }
 
@@ -338,16 +414,19 @@ fn answer(output: &ReturnType, codec: Option<(CodecName, Span)>, errors: &mut Er
         );
     }
     let codec = match codec {
-        Some((CodecName::Postcard, _)) => "Postcard",
-        Some((CodecName::Raw, _)) if types::is_named(ty, "Vec") => "Raw",
-        _ if types::is_named(ty, "String") => "Raw",
+        Some((CodecName::Postcard, _)) => Codec::Named("Postcard"),
+        Some((CodecName::Raw, _)) if types::is_named(ty, "Vec") => Codec::Named("Raw"),
+        _ if types::is_named(ty, "String") => Codec::Named("Raw"),
         _ if types::arguments_of(ty, "Vec")
             .is_some_and(|args| args.iter().all(|ty| types::is_named(ty, "u8"))) =>
         {
-            "Raw"
+            Codec::Named("Raw")
         }
         _ => fixed(ty),
     };
+    if let Codec::Named("Fixed") = codec {
+        refuse_long_tuple(ty, errors);
+    }
     Some(Answer {
         ty: ty.clone(),
         codec,

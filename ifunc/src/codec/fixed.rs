@@ -27,6 +27,8 @@ pub trait FixedValue: Sized {
     const TEXT: Text;
     /// The length of every value, if all have the same.
     const LEN: Option<usize>;
+    /// Alignment where the value is a part of a payload beside borrowed parts.
+    const ALIGN: usize = 1;
 
     /// Length in bytes.
     fn value_len(&self) -> usize;
@@ -47,6 +49,7 @@ pub trait FixedValue: Sized {
 impl<T: Portable> FixedValue for T {
     const TEXT: Text = <T as Layout>::TEXT;
     const LEN: Option<usize> = Some(size_of::<T>());
+    const ALIGN: usize = <T as Layout>::ALIGN;
 
     #[inline]
     fn value_len(&self) -> usize {

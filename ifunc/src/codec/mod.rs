@@ -8,7 +8,7 @@
 //! | `postcard` | a serde type, borrowing or not | postcard's encoding | borrows from the payload |
 //! | `raw` (default for `&[u8]` and `&str`) | `&[u8]`, `&str` | the bytes | borrows; `&str` validates UTF-8 |
 //! | `zerocopy` | tuples, `Option` and `Vec` of fixed layouts ([`Fixed`]) | the values, one after the other | validates, then copies |
-//! | `zerocopy` | `(&str, &[T], &U)`: 2 to 4 borrowed parts ([`InPlace`]) | lengths and parts | validates, then borrows |
+//! | `zerocopy` | `(&str, &[T], &U, f64)`: up to 6 parts, of which some are borrowed ([`Parts`]) | lengths and parts | validates, then borrows or copies |
 //! | `custom` | a type with a hand-written [`Payload`](crate::Payload) | its own | its own |
 //!
 //! Answers: `postcard` with `codec = postcard`; `raw` for `Vec<u8>` and `String`; `zerocopy` otherwise. `#[ifunc(answer = ...)]` chooses
@@ -17,10 +17,10 @@
 //! ```
 //! use ifunc::prelude::*;
 //!
-//! /// Two borrowed parts in, a value by serde out.
+//! /// Two borrowed parts and a number in, a value by serde out.
 //! #[ifunc(answer = postcard)]
-//! pub fn above((name, values): (&str, &[f64]), limit: &mut f64) -> Option<(char, u64)> {
-//!     let count = values.iter().filter(|value| **value > *limit).count();
+//! pub fn above((name, values, least): (&str, &[f64], f64), limit: &mut f64) -> Option<(char, u64)> {
+//!     let count = values.iter().filter(|value| **value > least.max(*limit)).count();
 //!     name.chars().next().map(|first| (first, count as u64))
 //! }
 //!
@@ -39,8 +39,10 @@ mod postcard;
 mod raw;
 mod zerocopy;
 
+use core::marker::PhantomData;
+
 pub use fixed::FixedValue;
-pub use parts::Part;
+pub use parts::{Part, TuplePart};
 
 /// Values of fixed layout, passed by value.
 #[derive(Debug)]
@@ -53,6 +55,19 @@ pub enum InPlace {}
 /// Tuples, `Option` and `Vec` of fixed layouts.
 #[derive(Debug)]
 pub enum Fixed {}
+
+/// Tuples with borrowed parts. `K` is a tuple, too, which says of each part whether it is [`Borrowed`] or [`Copied`]: the attribute writes
+/// it from the parameter's type.
+#[derive(Debug)]
+pub struct Parts<K>(PhantomData<K>);
+
+/// A part that points into the payload: `&str`, `&T` and `&[T]` of fixed layouts.
+#[derive(Debug)]
+pub enum Borrowed {}
+
+/// A part that is copied out of the payload: what [`Fixed`] writes.
+#[derive(Debug)]
+pub enum Copied {}
 
 /// serde types, encoded by postcard.
 #[derive(Debug)]

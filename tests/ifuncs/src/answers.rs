@@ -63,10 +63,14 @@ pub fn t_words(count: u32, _state: &State) -> Vec<String> {
     (0..count).map(|n| alloc::format!("word {n}")).collect()
 }
 
-/// Several parts, borrowed from the payload, and an answer by another codec.
+/// Several parts, borrowed and copied from the payload, and an answer by another codec.
 #[ifunc(answer = postcard)]
-pub fn t_above((name, values, limit): (&str, &[f64], &f64), _state: &State) -> Option<(String, u32)> {
-    let count = values.iter().filter(|value| *value > limit).count();
+pub fn t_above(
+    (limit, name, values, least): (f64, &str, &[f64], Option<f64>),
+    _state: &State,
+) -> Option<(String, u32)> {
+    let limit = least.map_or(limit, |least| least.max(limit));
+    let count = values.iter().filter(|value| **value > limit).count();
     (count > 0).then(|| (name.into(), count as u32))
 }
 

@@ -114,10 +114,20 @@ fn parts_tuples_and_lists_travel_without_a_serialiser() {
     let above = source.register_path::<t_above>(library("t_above")).unwrap();
     let values: Vec<f64> = (0..100_000).map(f64::from).collect();
     for name in ["", "seven b", "values"] {
-        let answer = above.call(&(name, &values, &99_990.0)).unwrap().wait().unwrap();
+        let answer = above
+            .call(&(99_990.0, name, &values, None))
+            .unwrap()
+            .wait()
+            .unwrap();
         assert_eq!(answer, Some((name.to_owned(), 9)));
     }
-    assert_eq!(above.call(&("x", &[], &0.0)).unwrap().wait().unwrap(), None);
+    let fewer = above
+        .call(&(0.0, "x", &values, Some(99_995.0)))
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(fewer, Some(("x".to_owned(), 4)));
+    assert_eq!(above.call(&(0.0, "x", &[], None)).unwrap().wait().unwrap(), None);
     let between = source.register_path::<t_between>(library("t_between")).unwrap();
     let few = between.call(&(0.5, 3.5, None)).unwrap().wait().unwrap();
     assert_eq!(few, [0.5, 1.5, 2.5]);

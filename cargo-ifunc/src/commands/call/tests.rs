@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use ifunc::Shape;
-use ifunc::codec::{Fixed, InPlace, Zerocopy};
+use ifunc::codec::{Borrowed, Copied, Fixed, InPlace, Parts, Zerocopy};
 use ifunc::payload::Payload;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -260,12 +260,16 @@ proptest! {
 
 #[test]
 fn parts_lie_at_their_alignments() {
-    type Row<'a> = (&'a str, &'a [f64], &'a u8);
-    let row: Row<'_> = ("abc", &[1.5, -2.0], &9);
-    let mut bytes = vec![0; <Row<'_> as Payload<'_, InPlace>>::bound(&row)];
-    <Row<'_> as Payload<'_, InPlace>>::encode(&row, &mut bytes).unwrap();
-    let codec = Codec::parse(<Row<'_> as Payload<'_, InPlace>>::TEXT.as_str()).unwrap();
-    assert_eq!(encode(&codec, &json!(["abc", [1.5, -2.0], 9])), Ok(bytes));
+    type Row<'a> = (u8, &'a str, &'a [f64], (u16, Option<u32>), &'a u128, f64);
+    type OfRow = Parts<(Copied, Borrowed, Borrowed, Copied, Borrowed, Copied)>;
+    let row: Row<'_> = (7, "abc", &[1.5, -2.0], (3, Some(4)), &9, 0.5);
+    let mut bytes = vec![0; <Row<'_> as Payload<'_, OfRow>>::bound(&row)];
+    <Row<'_> as Payload<'_, OfRow>>::encode(&row, &mut bytes).unwrap();
+    let codec = Codec::parse(<Row<'_> as Payload<'_, OfRow>>::TEXT.as_str()).unwrap();
+    assert_eq!(
+        encode(&codec, &json!([7, "abc", [1.5, -2.0], [3, 4], 9, 0.5])),
+        Ok(bytes)
+    );
 }
 
 #[test]

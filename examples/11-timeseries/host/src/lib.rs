@@ -71,7 +71,7 @@ pub fn source(addr: &str) -> Result<(), Failure> {
 async fn clients(addr: &str) -> Result<(), Failure> {
     let rows = rows()?;
     let source = Source::connect(addr)?;
-    let filled = source.register::<fill>()?.call_async(&("load", &[rows])).await?;
+    let filled = source.register::<fill>()?.call_async(&("load", rows)).await?;
     check("rows", filled.rows, rows)?;
 
     let tasks: Vec<_> = (0..4)

@@ -85,10 +85,9 @@ pub fn append((series, times, values): (&str, &[i64], &[f64]), db: &mut Database
 
 /// Appends `rows` made-up rows, one per second: a client that tests the server need not send them.
 #[ifunc]
-pub fn fill((series, rows): (&str, &[u64; 1]), db: &mut Database) -> Changed {
+pub fn fill((series, rows): (&str, u64), db: &mut Database) -> Changed {
     const PART: usize = 1024;
     let (mut times, mut values) = ([0; PART], [0.0; PART]);
-    let [rows] = *rows;
     let mut result = Ok(0);
     for from in (0..rows).step_by(PART) {
         let len = PART.min((rows - from) as usize);
