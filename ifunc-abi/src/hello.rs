@@ -44,6 +44,8 @@ impl TransportTag {
     pub const UCX: Self = Self(*b"ucx");
     /// UCX puts.
     pub const UCX_PUT: Self = Self(*b"put");
+    /// TLS.
+    pub const TLS: Self = Self(*b"tls");
 }
 
 /// How each handshake message begins, in every version.

@@ -135,10 +135,13 @@ fn of_connect(error: &ConnectError) -> ifunc_status {
         ConnectError::Library { .. } | ConnectError::Ucx { .. } => S::Ucx,
         ConnectError::Worker => S::InvalidAddress,
         ConnectError::WorkerClosed => S::Worker,
-        ConnectError::Refused { .. } | ConnectError::OtherUser { .. } => S::Refused,
+        ConnectError::Refused { .. }
+        | ConnectError::OtherUser { .. }
+        | ConnectError::UnknownTarget { .. } => S::Refused,
         ConnectError::Version { .. } => S::Version,
         ConnectError::Protocol { .. } => S::Protocol,
         ConnectError::Ring { .. } => S::Limit,
+        ConnectError::Keys { .. } => S::InvalidArgument,
         _ => S::System,
     }
 }
@@ -163,6 +166,7 @@ fn of_listen(error: &ListenError) -> ifunc_status {
         ListenError::Worker => S::InvalidAddress,
         ListenError::WorkerClosed => S::Worker,
         ListenError::Ring { .. } => S::Limit,
+        ListenError::Keys { .. } => S::InvalidArgument,
         _ => S::System,
     }
 }

@@ -171,7 +171,7 @@ pub unsafe extern "C" fn ifunc_source_connect(
     enter(|| {
         let out = out!(source);
         let options = options_or_default(object_or_null!(options));
-        let source = Source::connect_with(text!(address), options)?;
+        let source = Source::connect_with(text!(address), options.clone())?;
         Ok(out.set(ifunc_source::new(source, &options)))
     })
 }
@@ -319,5 +319,5 @@ impl ifunc_source {
 
 /// The options that were passed, or the defaults.
 pub(crate) fn options_or_default(options: Option<&ifunc_source_options>) -> SourceOptions {
-    options.map_or_else(SourceOptions::default, |options| options.0)
+    options.map_or_else(SourceOptions::default, |options| options.0.clone())
 }

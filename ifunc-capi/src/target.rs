@@ -393,7 +393,7 @@ pub unsafe extern "C" fn ifunc_target_connect(
         let out = out!(source);
         let (target, address) = (object!(target), text!(address));
         let options = options_or_default(object_or_null!(options));
-        let source = target.exclusive()?.connect_with(address, options)?;
+        let source = target.exclusive()?.connect_with(address, options.clone())?;
         Ok(out.set(ifunc_source::new(source, &options)))
     })
 }

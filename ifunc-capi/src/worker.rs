@@ -129,7 +129,7 @@ pub unsafe extern "C" fn ifunc_source_connect_over(
         not_null(ep, "ep")?;
         let (worker, options) = (object!(worker), options_or_default(object_or_null!(options)));
         // SAFETY: the promise that the header asks for.
-        let source = unsafe { Source::over(&worker.0, ep.cast(), options) }?;
+        let source = unsafe { Source::over(&worker.0, ep.cast(), options.clone()) }?;
         Ok(out.set(ifunc_source::new(source, &options)))
     })
 }
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ifunc_connecting_start(
         not_null(ep, "ep")?;
         let (worker, options) = (object!(worker), options_or_default(object_or_null!(options)));
         // SAFETY: the promise that the header asks for.
-        let connecting = unsafe { worker.0.call(ep.cast(), options) }?;
+        let connecting = unsafe { worker.0.call(ep.cast(), options.clone()) }?;
         Ok(out.set(ifunc_connecting {
             connecting,
             options,

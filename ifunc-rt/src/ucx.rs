@@ -198,7 +198,7 @@ impl Connecting {
         match calling.poll() {
             Some(Ok(link)) => {
                 self.calling = None;
-                Source::of_link(Route::Endpoint(self.over.clone()), link, self.options).map(Some)
+                Source::of_link(Route::Endpoint(self.over.clone()), link, self.options.clone()).map(Some)
             }
             // No target listens there yet.
             Some(Err(error)) if error.may_pass() && !is_late => {

@@ -93,7 +93,7 @@ fn call_everybody(me: &Launched, meeting: &Rendezvous) -> Result<(), Box<dyn Err
         .connect_timeout(PATIENCE);
     for step in 0..me.size {
         let rank = (me.rank + 1 + step) % me.size;
-        let source = Source::connect_with(&meeting.find(rank, PATIENCE)?, options)?;
+        let source = Source::connect_with(&meeting.find(rank, PATIENCE)?, options.clone())?;
         let add = source.register::<ifuncs::add>()?;
         let delta = u64::from(me.rank) + 1;
         let mut last = 0;

@@ -30,6 +30,7 @@
 
 mod file;
 mod hex;
+mod tls;
 
 use std::fmt;
 use std::io::Read as _;
@@ -40,6 +41,7 @@ use ifunc_abi::ImageId;
 use ifunc_abi::signature;
 
 pub(crate) use hex::Hex;
+pub use tls::TlsKeys;
 
 /// Why text or bytes are no key, or no signature.
 #[derive(Debug, thiserror::Error)]
@@ -177,6 +179,12 @@ impl SecretKey {
         PublicKey(self.key.verifying_key().to_bytes())
     }
 
+    /// Signs a message.
+    #[cfg(feature = "tls")]
+    pub(crate) fn sign_message(&self, message: &[u8]) -> [u8; 64] {
+        self.key.sign(message).to_bytes()
+    }
+
     /// Signs an image.
     #[must_use]
     pub fn sign(&self, image: &ImageId) -> Signature {
@@ -228,6 +236,14 @@ impl Signature {
     pub(crate) fn raw(&self) -> signature::Signature {
         self.raw
     }
+}
+
+/// Whether a signature is one of the message by the key.
+#[cfg(feature = "tls")]
+pub(crate) fn is_signed(message: &[u8], key: &PublicKey, signature: &[u8]) -> bool {
+    let key = VerifyingKey::from_bytes(&key.0);
+    let signature = ed25519_dalek::Signature::from_slice(signature);
+    matches!((key, signature), (Ok(key), Ok(signature)) if key.verify_strict(message, &signature).is_ok())
 }
 
 /// Whether a signature is one of the image by its key.

@@ -1,18 +1,24 @@
 //! Which peers connect.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Which peers connect: by user where the kernel reports it, by address where the transport knows it.
-///
-/// A transport that authenticates its peers by certificates adds its rule here.
+use crate::keys::{PublicKey, TlsKeys};
+
+/// Which peers connect: by user where the kernel reports it, by address where the transport knows it, by key where peers prove theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Connect {
     users: Users,
     /// `None`: from everywhere.
     addresses: Option<Vec<AddressRange>>,
+    /// Keys of peers, and their names.
+    keys: BTreeMap<PublicKey, String>,
+    /// Keys that no peer connects by, whatever else is said of them.
+    revoked: BTreeSet<PublicKey>,
+    /// The keys of the target itself, and of its peers.
+    pub(crate) tls: Option<TlsKeys>,
 }
 
 /// Users whose processes connect.
@@ -57,13 +63,43 @@ impl Connect {
         }
     }
 
+    pub(super) fn add_key(&mut self, name: String, key: PublicKey) {
+        self.keys.insert(key, name);
+    }
+
+    pub(super) fn revoke(&mut self, key: PublicKey) {
+        self.revoked.insert(key);
+    }
+
+    /// Whether it names keys of peers.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Whether no peer connects by this key any more.
+    pub(crate) fn is_revoked(&self, key: &PublicKey) -> bool {
+        self.revoked.contains(key)
+    }
+
+    /// Whether the holder of a key connects: it is one of the policy, or of the `peers` of the target's keys.
+    #[cfg(feature = "tls")]
+    pub(crate) fn admits_key(&self, key: &PublicKey, peers: &TlsKeys) -> bool {
+        !self.is_revoked(key) && (self.keys.contains_key(key) || peers.has_peer(key))
+    }
+
+    /// The name that the policy gives the key of a peer.
+    #[cfg(feature = "tls")]
+    pub(crate) fn name_of_key(&self, key: &PublicKey) -> Option<&str> {
+        self.keys.get(key).map(String::as_str)
+    }
+
     /// Whether the address decides.
     pub(crate) fn has_addresses(&self) -> bool {
         self.addresses.is_some()
     }
 
     /// Whether a peer at this address connects. `None`: it is unknown.
-    #[cfg(any(test, feature = "ucx"))]
+    #[cfg(any(test, feature = "ucx", feature = "tls"))]
     pub(crate) fn admits_address(&self, address: Option<IpAddr>) -> bool {
         let Some(ranges) = &self.addresses else {
             return true;

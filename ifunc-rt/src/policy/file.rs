@@ -65,7 +65,11 @@ impl Policy {
     ///
     /// [connect]
     /// users = [1001]                     # over shm, beside the target's own user; or: any-user = true
-    /// addresses = ["10.1.0.0/16"]        # over ucx; without this line, from every address
+    /// addresses = ["10.1.0.0/16"]        # over tls and ucx; without this line, from every address
+    ///
+    /// [[connect.key]]                    # over tls, beside the peers of the target's own keys
+    /// name = "ada"
+    /// file = "ada.pub"                   # or: public = "8a88…"
     ///
     /// [quotas]                           # of each connection
     /// image-bytes = 1_048_576
@@ -147,6 +151,10 @@ impl Policy {
             let ranges = ranges.iter().map(|range| reader.parse(range));
             policy = policy.connect_from(ranges.collect::<Result<Vec<AddressRange>, _>>()?);
         }
+        for PeerTable { name, public, file } in file.connect.key {
+            let key = reader.key(&name, public.as_ref(), file.as_ref())?;
+            policy = policy.connect_key(name.into_inner(), key);
+        }
         for key in &file.revoked {
             policy = policy.revoke(reader.parse(key)?);
         }
@@ -160,14 +168,7 @@ impl Policy {
             quotas,
         } in file.key
         {
-            let public = match (&public, &file) {
-                (Some(public), None) => reader.parse(public)?,
-                (None, Some(file)) => reader.key_file(file)?,
-                _ => {
-                    let why = "a key has either `public` or `file`".to_owned();
-                    return Err(reader.fail(name.span().start, why));
-                }
-            };
+            let public = reader.key(&name, public.as_ref(), file.as_ref())?;
             let grant = grant(imports, pure, &quotas);
             // SAFETY: the caller's promise.
             policy = unsafe { policy.accept_key(name.into_inner(), public, grant) };
@@ -234,6 +235,16 @@ struct ConnectTable {
     #[serde(default)]
     any_user: bool,
     addresses: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    key: Vec<PeerTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct PeerTable {
+    name: Spanned<String>,
+    public: Option<Spanned<String>>,
+    file: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -323,7 +334,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// What to write, by the key of a line.
-const EXAMPLES: [(&str, &str); 22] = [
+const EXAMPLES: [(&str, &str); 23] = [
     (
         "revoked",
         "`revoked = [\"KEY\"]`, each the 64 hexadecimal digits of a file that `cargo ifunc keygen` wrote",
@@ -363,6 +374,10 @@ const EXAMPLES: [(&str, &str); 22] = [
         "[[key]]",
         "`name = \"builds\"` and `file = \"builds.pub\"` below it",
     ),
+    (
+        "[[connect.key]]",
+        "`name = \"ada\"` and `file = \"ada.pub\"` below it",
+    ),
     ("[key]", "`[[key]]`"),
 ];
 
@@ -401,6 +416,23 @@ impl Reader<'_> {
             let why = why.split("; help: ").next().unwrap_or_default().to_owned();
             self.fail(text.span().start, why)
         })
+    }
+
+    /// The key of a table that has this name.
+    fn key(
+        &self,
+        name: &Spanned<String>,
+        public: Option<&Spanned<String>>,
+        file: Option<&Spanned<String>>,
+    ) -> Result<PublicKey, PolicyFileError> {
+        match (public, file) {
+            (Some(public), None) => self.parse(public),
+            (None, Some(file)) => self.key_file(file),
+            _ => {
+                let why = "a key has either `public` or `file`".to_owned();
+                Err(self.fail(name.span().start, why))
+            }
+        }
     }
 
     /// The key in a file.

@@ -25,6 +25,7 @@ pub(crate) use rules::{Candidate, Rules};
 use crate::keys::PublicKey;
 use crate::target::Level;
 use crate::transport::Peer;
+use crate::transport::address::Knows;
 
 /// A connected source, as far as the kernel identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct SourceInfo {
     pub uid: Option<u32>,
     /// Its process id.
     pub pid: Option<i32>,
+    /// The key that it connected by, over `tls`.
+    pub key: Option<PublicKey>,
 }
 
 impl SourceInfo {
@@ -44,6 +47,7 @@ impl SourceInfo {
             connection,
             uid: peer.uid,
             pid: peer.pid,
+            key: peer.key,
         }
     }
 }
@@ -71,7 +75,8 @@ pub(crate) type Check = Arc<Mutex<Box<dyn Fn(&SourceInfo, &ImageInfo<'_>) -> boo
 pub enum Unsigned {
     /// Processes of the target's own user, as the kernel reports it. No network transport knows users.
     SameUser,
-    /// Every process that may connect: other users if they may, and over UCX every peer that reaches the address.
+    /// Every process that may connect: other users if they may, over UCX every peer that reaches the address, and over `tls` the
+    /// holders of the keys that the target admits.
     EveryPeer,
 }
 
@@ -102,7 +107,7 @@ pub enum Unsigned {
 ///
 /// | what is refused | status at the source |
 /// |---|---|
-/// | a connection of another user, or from another address | [`ConnectError::Refused`](crate::ConnectError::Refused) |
+/// | a connection of another user, from another address, or by another key | [`ConnectError::Refused`](crate::ConnectError::Refused) |
 /// | an image of a source of which nothing is accepted, or that [`accept_if`](Self::accept_if) refuses | [`Rejection::Policy`](crate::Rejection::Policy) |
 /// | an image without a signature, with a wrong one, or one by an unknown key | [`Rejection::Signature`](crate::Rejection::Signature) |
 /// | an image signed by a revoked key | [`Rejection::Revoked`](crate::Rejection::Revoked) |
@@ -148,9 +153,17 @@ pub enum PolicyError {
     },
     /// Address ranges where the transport knows no addresses.
     #[error(
-        "this policy admits connections by address, and `{address}` does not know the addresses of its peers; help: listen at `ucx://HOST:PORT`, or leave out `Policy::connect_from`"
+        "this policy admits connections by address, and `{address}` does not know the addresses of its peers; help: listen at `tls://HOST:PORT` or `ucx://HOST:PORT`, or leave out `Policy::connect_from`"
     )]
     NoAddresses {
+        /// The address.
+        address: String,
+    },
+    /// Keys of peers where the transport authenticates none.
+    #[error(
+        "this policy admits connections by key, and the peers of `{address}` prove none; help: listen at `tls://HOST:PORT`, or leave out `Policy::connect_key`"
+    )]
+    NoPeerKeys {
         /// The address.
         address: String,
     },
@@ -201,7 +214,8 @@ impl Policy {
         unsafe { Self::new().accept_unsigned(Unsigned::SameUser, Grant::new()) }
     }
 
-    /// Runs code of every peer that may connect, without signatures. Over UCX that is every process that reaches the address.
+    /// Runs code of every peer that may connect, without signatures. Over UCX that is every process that reaches the address, over
+    /// `tls` every process with a key that the target [admits](Self::connect_key).
     ///
     /// # Safety
     /// As for [`accept_unsigned`](Self::accept_unsigned).
@@ -225,10 +239,17 @@ impl Policy {
         self
     }
 
-    /// Lets peers connect over `ucx` and `ucx-put` from these addresses only. Called again, from those, too. Without this, from
+    /// Lets the holder of this key connect over `tls`, beside the [peers](crate::keys::TlsKeys::peer) of the target's own keys. The
+    /// name stands for the key in logs. It says nothing of the code that the peer sends: see [`accept_key`](Self::accept_key).
+    pub fn connect_key(mut self, name: impl Into<String>, key: PublicKey) -> Self {
+        self.connect.add_key(name.into(), key);
+        self
+    }
+
+    /// Lets peers connect over `tls`, `ucx` and `ucx-put` from these addresses only. Called again, from those, too. Without this, from
     /// every address.
     ///
-    /// It is a filter for honest peers: what reaches the ports that UCX opens reaches UCX, which trusts its peers (`SECURITY.md`).
+    /// Over UCX it is a filter for honest peers: what reaches the ports that UCX opens reaches UCX, which trusts its peers (`SECURITY.md`).
     pub fn connect_from(mut self, ranges: impl IntoIterator<Item = AddressRange>) -> Self {
         self.connect.add_addresses(ranges);
         self
@@ -270,8 +291,9 @@ impl Policy {
         self
     }
 
-    /// Refuses code that is signed by this key, whatever else the policy says of the key or the source.
+    /// Refuses code that is signed by this key, and connections by it, whatever else is said of the key or the source.
     pub fn revoke(mut self, key: PublicKey) -> Self {
+        self.connect.revoke(key);
         self.revoked.insert(key);
         self
     }
@@ -333,19 +355,17 @@ impl Policy {
         self.same_user.is_some() && self.every_peer.is_none() && self.keys.is_empty()
     }
 
-    /// Checks whether the policy suits a transport without users, and one without addresses of its peers.
-    pub(crate) fn check_transport(
-        &self,
-        address: &str,
-        has_users: bool,
-        has_addresses: bool,
-    ) -> Result<(), PolicyError> {
+    /// Checks whether the policy suits what a transport knows of its peers.
+    pub(crate) fn check_transport(&self, address: &str, knows: Knows) -> Result<(), PolicyError> {
         let address = || address.to_owned();
-        if !has_users && self.knows_users_only() {
+        if !knows.users && self.knows_users_only() {
             return Err(PolicyError::NoUsers { address: address() });
         }
-        if !has_users && !has_addresses && self.connect.has_addresses() {
+        if !knows.users && !knows.addresses && self.connect.has_addresses() {
             return Err(PolicyError::NoAddresses { address: address() });
+        }
+        if !knows.users && !knows.keys && self.connect.has_keys() {
+            return Err(PolicyError::NoPeerKeys { address: address() });
         }
         Ok(())
     }

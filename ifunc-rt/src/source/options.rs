@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ifunc_abi::hello::Hello;
 
+use crate::keys::TlsKeys;
 use crate::transport::{ConnectConfig, MAX_RING, PEER_TIMEOUT};
 
 /// Methods that set public fields.
@@ -68,8 +69,8 @@ impl Aggregation {
     setters!(bytes: usize, delay: Duration);
 }
 
-/// Options of a [`Source`](super::Source): deadlines, progress and batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Options of a [`Source`](super::Source): deadlines, progress, keys and batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceOptions {
     /// How long each call, send and flush waits before it gives up. Default 30 s.
@@ -105,6 +106,9 @@ pub struct SourceOptions {
     /// whose answer is longer fails, unless it asks how much it may write (`ctx.max_answer()`, `ctx.answer_writer()`). Of a link that
     /// a target [made or accepted](crate::Target::connect) as a node the target's limit counts. Default 256 MiB.
     pub max_answer: usize,
+    /// The keys of this process over `tls`. `None`, the default: those of the target that makes the source
+    /// ([`Target::connect`](crate::Target::connect)), or [those that the environment names](TlsKeys::from_env).
+    pub tls: Option<TlsKeys>,
     /// When the source sends invocations of [aggregated](super::Handle::aggregated) handles.
     pub aggregation: Aggregation,
 }
@@ -121,6 +125,7 @@ impl Default for SourceOptions {
             max_ring: MAX_RING,
             max_answers: 256 << 20,
             max_answer: 256 << 20,
+            tls: None,
             aggregation: Aggregation::default(),
         }
     }
@@ -137,16 +142,18 @@ impl SourceOptions {
         max_ring: usize,
         max_answers: usize,
         max_answer: usize,
+        tls: Option<TlsKeys>,
         aggregation: Aggregation,
     );
 
     /// The options that the transport needs.
     pub(super) fn connect_config(&self) -> ConnectConfig {
         ConnectConfig {
-            #[cfg(feature = "ucx")]
+            #[cfg(any(feature = "ucx", feature = "tls"))]
             peer_timeout: self.peer_timeout,
             other_users: self.other_users,
             max_ring: self.max_ring,
+            tls: self.tls.clone(),
             hello: self.hello(),
         }
     }

@@ -148,6 +148,7 @@ impl Bench {
             peer: Peer {
                 uid: Some(uid),
                 pid: None,
+                key: None,
             },
             hello: ConnectConfig::default().hello,
             key: Some(Key::of(0)),

@@ -14,8 +14,11 @@ use ifunc_exec::{
 
 use super::Target;
 use super::escape::{AfterEscape, EscapeHook, Escaped, Level};
+use crate::keys::TlsKeys;
 use crate::policy::{Policy, PolicyError};
 use crate::source::search;
+#[cfg(feature = "ucx")]
+use crate::transport::address::Knows;
 use crate::transport::address::{Address, AddressError};
 use crate::transport::{ListenConfig, ListenError, Listener};
 #[cfg(feature = "ucx")]
@@ -57,6 +60,7 @@ pub struct TargetBuilder {
     pub(super) share_stats: Option<bool>,
     pub(super) outbox: usize,
     pub(super) on_escape: Option<EscapeHook>,
+    pub(super) tls: Option<TlsKeys>,
 }
 
 /// Why a target cannot be made or cannot serve.
@@ -147,6 +151,7 @@ impl Default for TargetBuilder {
             slots: None,
             ring_bytes: None,
             timing: Timing::default(),
+            tls: None,
             share_stats: None,
             outbox: crate::travel::OUTBOX_BYTES,
             on_escape: None,
@@ -402,6 +407,14 @@ impl TargetBuilder {
         self
     }
 
+    /// The keys of this process over `tls`: for `listen` at `tls://HOST:PORT`, and for the links that the target
+    /// [makes](Target::connect). Default: [those that the environment names](TlsKeys::from_env). The target admits the peers that
+    /// they name, beside those of its [policy](Policy::connect_key).
+    pub fn tls(mut self, keys: TlsKeys) -> Self {
+        self.tls = Some(keys);
+        self
+    }
+
     /// How long a source that vanished with its host may be silent before the target takes it for dead. Default 5 s.
     /// See [`SourceOptions::peer_timeout`](crate::SourceOptions::peer_timeout) for the timers that it sets and those
     /// that it cannot set.
@@ -449,7 +462,7 @@ impl TargetBuilder {
         self
     }
 
-    /// Starts listening on `address`: `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:` or `loopback:NAME`. Port 0 stands
+    /// Starts listening on `address`: `shm:NAME`, `tls://HOST:PORT`, `ucx://HOST:PORT`, `ucx-worker:` or `loopback:NAME`. Port 0 stands
     /// for any free port. [`Target::address`] returns the address with the chosen port, or the worker's address for
     /// launchers to pass on (`ucx-worker:HEX`).
     ///
@@ -459,9 +472,8 @@ impl TargetBuilder {
     /// soname; memory is exhausted.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let address: Address = address.parse()?;
-        let (has_users, has_addresses) = (address.has_users(), address.has_addresses());
         self.policy
-            .check_transport(&address.to_string(), has_users, has_addresses)?;
+            .check_transport(&address.to_string(), address.knows())?;
         self.start(|config| crate::transport::listen(&address, config))
     }
 
@@ -473,7 +485,7 @@ impl TargetBuilder {
     /// A target already listens on the worker; otherwise as [`listen`](Self::listen).
     #[cfg(feature = "ucx")]
     pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
-        self.policy.check_transport("ucx-worker:", false, false)?;
+        self.policy.check_transport("ucx-worker:", Knows::default())?;
         self.start(|config| worker.engine().listen(&config))
     }
 
@@ -502,6 +514,7 @@ impl TargetBuilder {
             unsafe { symbols.allow_library(soname) }?;
         }
         self.listen.connect = self.policy.connect.clone();
+        self.listen.connect.tls = self.tls.take();
         self.listen.hello.limits = self.policy.quotas.limits();
         let Policy {
             stack,

@@ -299,7 +299,7 @@ impl Duplex {
                 .connection
                 .deliver(*number, |protocol, link| match &mut link.ends {
                     Ends::Shm(link) => deliver(protocol, link, served, mail),
-                    #[cfg(any(test, feature = "ucx"))]
+                    #[cfg(any(test, feature = "ucx", feature = "tls"))]
                     Ends::Other(link) => deliver(protocol, link, served, mail),
                 });
             state.polled();

@@ -81,6 +81,7 @@ impl State {
         let peer = Peer {
             uid: Some(rustix::process::geteuid().as_raw()),
             pid: i32::try_from(std::process::id()).ok(),
+            key: None,
         };
         let source = SourceInfo::new(number, &peer);
         Self::of(source, host.hello.node, "node", host)
@@ -95,6 +96,7 @@ impl State {
             source = number,
             uid = source.uid,
             pid = source.pid,
+            key = source.key.map(tracing::field::display),
             over = carried_by
         );
         limited!(info, [parent: &span] "source connected");

@@ -279,7 +279,7 @@ fn an_image_that_the_next_target_does_not_take_is_told_of_each_of_its_invocation
 #[test]
 #[ignore = "nightly: a measurement"]
 fn measured_increments_alone_and_together() {
-    for transport in ["loopback"].iter().chain(between_processes()) {
+    for transport in ["loopback"].into_iter().chain(between_processes()) {
         let target = Running::start(&place(transport), accepting());
         for (bytes, micros) in [
             (1, 50),
@@ -305,7 +305,7 @@ fn measured_increments_alone_and_together() {
                 source.flush().unwrap();
                 (sent, began.elapsed() / count)
             };
-            let count = if *transport == "ucx" { 50_000 } else { 1_000_000 };
+            let count = if transport == "ucx" { 50_000 } else { 1_000_000 };
             let (alone, together) = (rate(&alone, count), rate(&together, 2_000_000));
             let ratio = alone.1.as_secs_f64() / together.1.as_secs_f64();
             println!(

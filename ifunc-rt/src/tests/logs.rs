@@ -14,20 +14,20 @@ use crate::{Call, Error, Target};
 
 /// Keeps every event up to a level, as a line.
 #[derive(Clone)]
-pub(super) struct Log {
+pub(crate) struct Log {
     up_to: Level,
     lines: Arc<Mutex<Vec<(Level, String)>>>,
 }
 
 impl Log {
-    pub(super) fn new(up_to: Level) -> Self {
+    pub(crate) fn new(up_to: Level) -> Self {
         Self {
             up_to,
             lines: Arc::default(),
         }
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let lines = self.lines.lock().unwrap();
         lines.iter().map(|(_, line)| line.clone()).collect()
     }

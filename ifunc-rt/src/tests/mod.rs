@@ -23,7 +23,7 @@ mod hostile_sources;
 mod hostile_targets;
 pub(crate) mod images;
 mod interfaces;
-mod logs;
+pub(crate) mod logs;
 #[cfg(not(loom))]
 mod nodes;
 #[cfg(not(loom))]

@@ -6,10 +6,14 @@ use ifunc_abi::image::ImageParts;
 
 use super::images;
 use super::logs::Log;
-use super::running::{accepting, place, source, unique};
+#[cfg(feature = "ucx")]
+use super::running::accepting;
+use super::running::{place, source, unique};
 use crate::keys::{SecretKey, Signatures};
 use crate::observe::LogLimit;
 use crate::{ByName, Error, Grant, Handle, Policy, Quotas, Rejection, Source, Target, Unsigned};
+#[cfg(feature = "tls")]
+use crate::{PolicyError, SourceOptions, TargetError};
 
 fn key(seed: u8) -> SecretKey {
     SecretKey::from_seed([seed; 32], "test")
@@ -318,6 +322,53 @@ fn an_installed_image_is_no_permission() {
     let signs = std::mem::replace(&mut pair.source, connecting.join().unwrap());
     pair.refused(&images::add(), None, Rejection::Signature);
     drop(signs);
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_peer_with_another_key_is_told_so_and_runs_nothing() {
+    use crate::keys::TlsKeys;
+    let keys = |own: u8, peer: u8| TlsKeys::new(key(own)).peer(key(peer).public());
+    // SAFETY: the images of these tests.
+    let policy = unsafe { Policy::trust_every_peer() };
+    let policy = policy
+        .connect_key("ada", key(2).public())
+        .connect_key("former", key(3).public())
+        .revoke(key(3).public());
+    let builder = Target::builder().policy(policy).tls(keys(1, 9));
+    let mut target = builder.listen("tls://127.0.0.1:0").unwrap();
+    let connect = |own| {
+        let options = SourceOptions::default().tls(Some(keys(own, 1)));
+        Source::connect_with(&target.address(), options)
+    };
+    let connected = [connect(2), connect(9), connect(3), connect(4)];
+    let [Ok(ada), Ok(_nine), Err(revoked), Err(unknown)] = connected else {
+        panic!("{connected:?}")
+    };
+    assert!(revoked.to_string().contains("revoked"), "{revoked}");
+    assert!(unknown.to_string().contains("Policy::connect_key"), "{unknown}");
+    let add = ada
+        .register_bytes::<images::Add>(&images::add().encode().unwrap())
+        .unwrap();
+    let mut call = add.try_call(&5).unwrap();
+    let mut counter = 0u64;
+    let answer = loop {
+        target.poll(&mut counter);
+        if let Some(answer) = call.try_wait() {
+            break answer.unwrap();
+        }
+    };
+    assert_eq!((answer, target.connections()), (5, 2));
+    // Over other transports the policy would promise what nothing checks.
+    let by_key = Policy::new().connect_key("ada", key(2).public());
+    let error = Target::builder()
+        .policy(by_key.clone())
+        .listen("ucx://127.0.0.1:0");
+    let error = error.map(drop).unwrap_err();
+    assert!(
+        matches!(error, TargetError::Policy(PolicyError::NoPeerKeys { .. })),
+        "{error}"
+    );
 }
 
 #[cfg(feature = "ucx")]

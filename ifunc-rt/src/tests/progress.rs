@@ -12,7 +12,7 @@ use crate::{Progress, Source, SourceOptions};
 /// Over UCX the target fetches a large payload with the source's help, which has nothing to do here but live.
 #[test]
 fn a_thread_finishes_what_was_sent_and_takes_in_what_came() {
-    for transport in ["loopback"].iter().chain(between_processes()) {
+    for transport in ["loopback"].into_iter().chain(between_processes()) {
         let target = Running::start(&place(transport), roomy());
         let options = SourceOptions::default()
             .timeout(Duration::from_secs(20))

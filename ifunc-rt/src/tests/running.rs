@@ -8,25 +8,28 @@ use crate::{
     ImageInfo, Policy, Quotas, Source, SourceInfo, SourceOptions, StopHandle, Target, TargetBuilder,
 };
 
-/// Transports between processes on this machine. Without UCX there is one; `IFUNC_REQUIRE_UCX` requires two.
-pub(super) fn between_processes() -> &'static [&'static str] {
-    #[cfg(not(feature = "ucx"))]
-    return &["shm"];
+/// Transports between processes on this machine. Without UCX there is one fewer, which `IFUNC_REQUIRE_UCX` forbids.
+pub(super) fn between_processes() -> Vec<&'static str> {
+    let mut all = vec!["shm"];
+    if cfg!(feature = "tls") {
+        all.push("tls");
+    }
     #[cfg(feature = "ucx")]
     match ::ucx::Library::load() {
-        Ok(_) => &["shm", "ucx"],
+        Ok(_) => all.push("ucx"),
         Err(error) => {
             let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();
             assert!(!required, "UCX is required here: {error}");
             eprintln!("not tested over UCX: {error}");
-            &["shm"]
         }
     }
+    all
 }
 
 /// An address to listen at; the target reports the one that it chose.
 pub(super) fn place(transport: &str) -> String {
     match transport {
+        "tls" => "tls://127.0.0.1:0".into(),
         "ucx" => "ucx://127.0.0.1:0".into(),
         other => unique(other),
     }

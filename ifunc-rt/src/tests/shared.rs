@@ -99,7 +99,7 @@ extern "C" fn meet() {
 /// has just run calls of the same source, and leaves the watch to one that fell asleep meanwhile.
 #[test]
 fn as_many_invocations_run_at_once_as_there_are_threads() {
-    for transport in ["loopback"].iter().chain(between_processes()) {
+    for transport in ["loopback"].into_iter().chain(between_processes()) {
         *INSIDE.lock().unwrap() = (0, true);
         let builder = accepting().allow("meet", (meet as extern "C" fn()) as *const std::ffi::c_void);
         let serving = builder

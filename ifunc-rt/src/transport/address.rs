@@ -1,7 +1,11 @@
-//! Addresses: `loopback:NAME`, `shm:NAME`, `ucx://HOST:PORT`, `ucx-put://HOST:PORT`, `ucx-worker:HEX`.
+//! Addresses: `loopback:NAME`, `shm:NAME`, `tls://HOST:PORT`, `ucx://HOST:PORT`, `ucx-put://HOST:PORT`, `ucx-worker:HEX`.
 
 use std::fmt;
+#[cfg(any(feature = "ucx", feature = "tls"))]
+use std::io;
 use std::net::IpAddr;
+#[cfg(any(feature = "ucx", feature = "tls"))]
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
 pub(crate) use super::worker_address::WorkerAddress;
@@ -14,6 +18,8 @@ pub enum Address {
     Loopback(String),
     /// A target on the same host, by the name of its socket in the user's runtime directory.
     Shm(String),
+    /// A target on any host, over TLS: both sides prove who they are by their [keys](crate::keys::TlsKeys).
+    Tls(HostPort),
     /// A target on any host that UCX reaches.
     Ucx(HostPort),
     /// A target that is known by the address of its UCX worker, for launchers: there is no listener and no port. `None`, for a
@@ -38,7 +44,7 @@ pub struct HostPort {
 pub enum AddressError {
     /// The part before the colon is no transport of this version.
     #[error(
-        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `ucx://HOST:PORT` (or `ucx-put://HOST:PORT`) for one of any host, `ucx-worker:` for one that tells its address itself, `loopback:NAME` for this process"
+        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `tls://HOST:PORT` for one of any host, `ucx://HOST:PORT` (or `ucx-put://HOST:PORT`) for one of a network whose hosts trust each other, `ucx-worker:` for one that tells its address itself, `loopback:NAME` for this process"
     )]
     Scheme(String),
     /// The part after the colon is no name.
@@ -46,7 +52,7 @@ pub enum AddressError {
         "`{0}` is not a name: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`; help: write `shm:counter`"
     )]
     Name(String),
-    /// What follows `ucx://` or `ucx-put://` is no host and port.
+    /// What follows `tls://`, `ucx://` or `ucx-put://` is no host and port.
     #[error(
         "`{0}` is not a host and a port; help: write `ucx://127.0.0.1:0` (any free port of this host), `ucx://host.example:4711`, `ucx://[::1]:4711`"
     )]
@@ -65,15 +71,25 @@ pub enum AddressError {
     },
 }
 
-impl Address {
-    /// Whether the kernel reports the user of each process that connects.
-    pub(crate) fn has_users(&self) -> bool {
-        matches!(self, Self::Loopback(_) | Self::Shm(_))
-    }
+/// What a transport knows of the peers that connect.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Knows {
+    /// Their users, which the kernel reports.
+    pub(crate) users: bool,
+    /// The addresses of their hosts.
+    pub(crate) addresses: bool,
+    /// Their keys, which they prove to hold.
+    pub(crate) keys: bool,
+}
 
-    /// Whether the transport reports the address of each host that connects.
-    pub(crate) fn has_addresses(&self) -> bool {
-        matches!(self, Self::Ucx(_) | Self::UcxPut(_))
+impl Address {
+    /// What the transport knows of the peers that connect.
+    pub(crate) fn knows(&self) -> Knows {
+        Knows {
+            users: matches!(self, Self::Loopback(_) | Self::Shm(_)),
+            addresses: matches!(self, Self::Tls(_) | Self::Ucx(_) | Self::UcxPut(_)),
+            keys: matches!(self, Self::Tls(_)),
+        }
     }
 }
 
@@ -99,6 +115,7 @@ impl FromStr for Address {
         match scheme {
             "loopback" => Ok(Self::Loopback(checked()?)),
             "shm" => Ok(Self::Shm(checked()?)),
+            "tls" => name_of_host(scheme, text).map(Self::Tls),
             "ucx" => name_of_host(scheme, text).map(Self::Ucx),
             "ucx-put" => name_of_host(scheme, text).map(Self::UcxPut),
             "ucx-worker" if name.is_empty() => Ok(Self::UcxWorker(None)),
@@ -113,6 +130,7 @@ impl fmt::Display for Address {
         match self {
             Self::Loopback(name) => write!(f, "loopback:{name}"),
             Self::Shm(name) => write!(f, "shm:{name}"),
+            Self::Tls(at) => write!(f, "tls://{at}"),
             Self::Ucx(at) => write!(f, "ucx://{at}"),
             Self::UcxPut(at) => write!(f, "ucx-put://{at}"),
             Self::UcxWorker(None) => f.write_str("ucx-worker:"),
@@ -126,7 +144,7 @@ impl Address {
     pub(crate) fn is_of_one_host(&self) -> bool {
         match self {
             Self::Loopback(_) | Self::Shm(_) => true,
-            Self::Ucx(at) | Self::UcxPut(at) => match at.host.parse::<IpAddr>() {
+            Self::Tls(at) | Self::Ucx(at) | Self::UcxPut(at) => match at.host.parse::<IpAddr>() {
                 Ok(ip) => ip.is_loopback(),
                 Err(_) => at.host == "localhost",
             },
@@ -138,7 +156,7 @@ impl Address {
     /// Why a source that is given this address reaches no target.
     pub(crate) fn nowhere(&self) -> Option<&'static str> {
         let at = match self {
-            Self::Ucx(at) | Self::UcxPut(at) => at,
+            Self::Tls(at) | Self::Ucx(at) | Self::UcxPut(at) => at,
             Self::UcxWorker(None) => {
                 return Some("names no worker; help: publish what the target says that its address is");
             }
@@ -177,6 +195,18 @@ fn name_of_host(scheme: &str, text: &str) -> Result<HostPort, AddressError> {
     })
 }
 
+#[cfg(any(feature = "ucx", feature = "tls"))]
+impl HostPort {
+    /// An address of the host, of IPv4 if it has one.
+    pub(crate) fn resolve(&self) -> io::Result<SocketAddr> {
+        let all: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
+        let four = all.iter().find(|address| address.is_ipv4());
+        four.or(all.first())
+            .copied()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
+    }
+}
+
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
@@ -192,6 +222,16 @@ impl fmt::Display for HostPort {
 mod tests {
     use super::*;
 
+    #[cfg(any(feature = "ucx", feature = "tls"))]
+    #[test]
+    fn hosts_are_resolved() {
+        let at = HostPort {
+            host: "::1".into(),
+            port: 7,
+        };
+        assert_eq!(at.resolve().unwrap(), "[::1]:7".parse().unwrap());
+    }
+
     #[test]
     fn hosts_and_ports_are_read_and_written() {
         for text in [
@@ -200,6 +240,7 @@ mod tests {
             "ucx://[::1]:65535",
             "ucx://[fe80::1%lo]:1",
             "ucx-put://127.0.0.1:0",
+            "tls://[::1]:7000",
             "shm:name",
             "loopback:a.b",
             "ucx-worker:",
@@ -220,6 +261,8 @@ mod tests {
             "ucx://a/b:1",
             "ucx-put://host",
             "ucx-put:host:1",
+            "tls:host:1",
+            "tls://host",
         ] {
             let error = text.parse::<Address>().unwrap_err();
             assert_eq!(error, AddressError::HostPort(text.into()));

@@ -3,10 +3,10 @@
 use ifunc_abi::frame::Header;
 
 use super::{Body, Frame, Inbound, LinkError, Outbound, Park};
-#[cfg(any(test, feature = "ucx"))]
+#[cfg(any(test, feature = "ucx", feature = "tls"))]
 use super::{Ends, Pair};
 
-#[cfg(any(test, feature = "ucx"))]
+#[cfg(any(test, feature = "ucx", feature = "tls"))]
 impl Ends {
     /// Those of a transport that is not shared memory.
     pub(crate) fn other(tx: impl Tx + 'static, rx: impl Rx + 'static) -> Self {

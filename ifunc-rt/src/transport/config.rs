@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ifunc_abi::hello::Hello;
 
+use crate::keys::TlsKeys;
 use crate::policy::Connect;
 
 /// Size of the ring that carries one direction of a connection.
@@ -42,7 +43,7 @@ impl RingSize {
 
     /// Largest body of one frame: half the data ring, so that one can be written while the one before is
     /// read.
-    #[cfg(any(test, feature = "ucx"))]
+    #[cfg(any(test, feature = "ucx", feature = "tls"))]
     pub(crate) const fn max_body(self) -> usize {
         self.data as usize / 2
     }
@@ -111,15 +112,17 @@ pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const MAX_RING: usize = 64 << 20;
 
 /// What a source chooses when it connects.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ConnectConfig {
     /// Time after which a target that vanished is given up.
-    #[cfg(feature = "ucx")]
+    #[cfg(any(feature = "ucx", feature = "tls"))]
     pub(crate) peer_timeout: Duration,
     /// Whether targets of other users are connected to.
     pub(crate) other_users: bool,
     /// The most bytes that a ring may take.
     pub(crate) max_ring: usize,
+    /// The keys of this process. `None`: those of the environment.
+    pub(crate) tls: Option<TlsKeys>,
     /// What the source states about itself.
     pub(crate) hello: Hello,
 }
@@ -128,10 +131,11 @@ pub(crate) struct ConnectConfig {
 impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
-            #[cfg(feature = "ucx")]
+            #[cfg(any(feature = "ucx", feature = "tls"))]
             peer_timeout: PEER_TIMEOUT,
             other_users: false,
             max_ring: MAX_RING,
+            tls: None,
             hello: crate::hello::invoking(usize::MAX),
         }
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::keys::PublicKey;
+
 /// Why a target cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -54,6 +56,14 @@ pub enum ListenError {
         /// What was being done.
         doing: &'static str,
         /// What UCX said.
+        problem: String,
+    },
+    /// The target has no key for `tls`, or admits no peer by any.
+    #[error("cannot listen at `{address}`: {problem}")]
+    Keys {
+        /// The address.
+        address: String,
+        /// What is missing, and what to do.
         problem: String,
     },
     /// Ring sizes that cannot be.
@@ -163,6 +173,24 @@ pub enum ConnectError {
         /// The user's id.
         uid: u32,
     },
+    /// The source has no key for `tls`, or knows none of a target.
+    #[error("cannot connect to `{address}`: {problem}")]
+    Keys {
+        /// The address.
+        address: String,
+        /// What is missing, and what to do.
+        problem: String,
+    },
+    /// What listens there has another key than the targets that the source connects to.
+    #[error(
+        "what listens at `{address}` has the key {key}, which is of no target that this source knows; help: if it is the target's, add it to the peers of this process's keys (`TlsKeys::peer`, or a file that IFUNC_TLS_PEERS names)"
+    )]
+    UnknownTarget {
+        /// The address.
+        address: String,
+        /// The key that it has.
+        key: PublicKey,
+    },
     /// The target chose a larger ring than this source maps.
     #[error(
         "the target at `{address}` has rings of {bytes} bytes, and this source maps at most {max}; help: `SourceOptions::max_ring`, or `Target::builder().ring(..)` on the target"
@@ -202,6 +230,8 @@ impl ConnectError {
                 | Self::Version { .. }
                 | Self::OtherUser { .. }
                 | Self::Ring { .. }
+                | Self::Keys { .. }
+                | Self::UnknownTarget { .. }
                 | Self::Directory { .. }
                 | Self::Library { .. }
                 | Self::Worker

@@ -13,9 +13,10 @@ use ifunc_abi::hello::Hello;
 use ifunc_proto::link;
 
 use super::boxed::Rx;
-#[cfg(any(test, feature = "ucx"))]
+#[cfg(any(test, feature = "ucx", feature = "tls"))]
 use super::boxed::Tx;
 use super::{Inbound, Outbound, shm};
+use crate::keys::PublicKey;
 use crate::os;
 
 /// One side of a connection. The two sides are alike: source and target are roles of the layers above.
@@ -31,7 +32,7 @@ pub(crate) struct Link {
 
 /// The two directions of a link.
 #[cfg_attr(
-    any(test, feature = "ucx"),
+    any(test, feature = "ucx", feature = "tls"),
     expect(
         clippy::large_enum_variant,
         reason = "a link is moved once, and used with every frame"
@@ -39,7 +40,7 @@ pub(crate) struct Link {
 )]
 pub(crate) enum Ends {
     Shm(Pair<shm::Outgoing, shm::Incoming>),
-    #[cfg(any(test, feature = "ucx"))]
+    #[cfg(any(test, feature = "ucx", feature = "tls"))]
     Other(Pair<Box<dyn Tx>, Box<dyn Rx>>),
 }
 
@@ -65,7 +66,7 @@ macro_rules! with_link {
     ($link:expr, $name:ident => $do:expr) => {
         match &mut $link.ends {
             $crate::transport::Ends::Shm($name) => $do,
-            #[cfg(any(test, feature = "ucx"))]
+            #[cfg(any(test, feature = "ucx", feature = "tls"))]
             $crate::transport::Ends::Other($name) => $do,
         }
     };
@@ -78,7 +79,7 @@ impl Link {
     pub(crate) fn rx(&mut self) -> &mut dyn Rx {
         match &mut self.ends {
             Ends::Shm(pair) => &mut pair.rx,
-            #[cfg(any(test, feature = "ucx"))]
+            #[cfg(any(test, feature = "ucx", feature = "tls"))]
             Ends::Other(pair) => &mut *pair.rx,
         }
     }
@@ -134,13 +135,15 @@ impl Key {
     }
 }
 
-/// The peer's credentials, as the kernel reports them.
+/// The peer's credentials, as the kernel or the transport reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// User id; `None` where the transport cannot know.
     pub(crate) uid: Option<u32>,
     /// Process id, for people.
     pub(crate) pid: Option<i32>,
+    /// The key that it has proved to hold, where peers prove theirs.
+    pub(crate) key: Option<PublicKey>,
 }
 
 /// Sleeping on a link's own doorbell, for a source. A target sleeps on its listener's.

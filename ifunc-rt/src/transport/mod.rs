@@ -27,11 +27,17 @@ mod handshake;
 mod link;
 mod loopback;
 mod shm;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
+mod tls;
 #[cfg(feature = "ucx")]
 pub(crate) mod ucx;
 #[cfg(not(feature = "ucx"))]
 #[path = "without_ucx.rs"]
 pub(crate) mod ucx;
+mod watch;
 mod window;
 pub(crate) mod worker_address;
 
@@ -51,6 +57,7 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
     match address {
         Address::Loopback(name) => loopback::listen(name, config),
         Address::Shm(name) => shm::listen(name, config),
+        Address::Tls(at) => tls::listen(at, config),
         Address::UcxWorker(Some(_)) => Err(ListenError::Worker),
         Address::Ucx(_) | Address::UcxPut(_) | Address::UcxWorker(None) => ucx::listen(address, &config),
     }
@@ -96,6 +103,7 @@ impl Route {
         match address {
             Address::Loopback(name) => loopback::connect(name, config),
             Address::Shm(name) => shm::connect(name, config, deadline),
+            Address::Tls(at) => tls::connect(at, config, deadline),
             Address::UcxWorker(None) => Err(ConnectError::Worker),
             Address::Ucx(_) | Address::UcxPut(_) | Address::UcxWorker(Some(_)) => {
                 ucx::connect(address, config, deadline)

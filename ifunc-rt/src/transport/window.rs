@@ -109,7 +109,7 @@ impl SendWindow {
     ///
     /// # Errors
     /// It is more than was sent.
-    #[cfg(any(test, feature = "ucx"))]
+    #[cfg(any(test, feature = "ucx", feature = "tls"))]
     pub(crate) fn acknowledge_low(&mut self, frames: u32, data: u32) -> Result<(), &'static str> {
         let known = self.released();
         let newest = |known: u64, low: u32| match low.wrapping_sub(known as u32) as i32 {
@@ -179,7 +179,7 @@ impl ReceiveWindow {
     }
 
     /// Whether the peer had credits for all that it has sent since the connection began.
-    #[cfg(any(test, feature = "ucx"))]
+    #[cfg(any(test, feature = "ucx", feature = "tls"))]
     pub(crate) fn admits(&self, received: Credits) -> bool {
         received.frames - self.published.frames <= self.capacity.frames
             && received.data - self.published.data <= self.capacity.data

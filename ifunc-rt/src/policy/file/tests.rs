@@ -39,6 +39,9 @@ fn everything_can_be_said() {
         [connect]
         users = [1001]
         addresses = ["10.1.0.0/16"]
+        [[connect.key]]
+        name = "ada"
+        file = "builds.pub"
         [quotas]
         image-bytes = 1
         code-bytes = 2
@@ -90,6 +93,7 @@ fn everything_can_be_said() {
     };
     let expected = expected
         .connect_users([1001])
+        .connect_key("ada", key(1))
         .connect_from(["10.1.0.0/16".parse().unwrap()])
         .revoke(key(3))
         .quotas(quotas)
@@ -129,7 +133,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
             "[connect]\nusrs = [1]",
             2,
             "unknown field `usrs`",
-            "expected one of `users`, `any-user`, `addresses`",
+            "expected one of `users`, `any-user`, `addresses`, `key`",
         ),
         (
             "[connect]\nusers = \"all\"",
@@ -167,6 +171,18 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
             2,
             "either `public` or `file`",
             "file = \"builds.pub\"",
+        ),
+        (
+            "[[connect.key]]\nname = \"a\"",
+            2,
+            "either `public` or `file`",
+            "file = \"builds.pub\"",
+        ),
+        (
+            "[[connect.key]]\n",
+            1,
+            "missing field `name`",
+            "file = \"ada.pub\"",
         ),
         (
             "[[key]]\npure = true",

@@ -580,6 +580,7 @@ fn connect_config(options: &SourceOptions, service: Option<&Service>) -> Connect
     let mut config = options.connect_config();
     if let Some(service) = service {
         config.other_users |= service.connect.has_other_users();
+        config.tls = config.tls.or_else(|| service.connect.tls.clone());
         config.hello = service.hello;
     }
     config

@@ -55,7 +55,7 @@ impl Service {
     /// Whether the target may serve the peer.
     ///
     /// # Errors
-    /// It is a process of a user whom the policy does not admit.
+    /// It is a process of a user whom the policy does not admit, or its key is revoked.
     pub(super) fn admit(&self, link: &Link, route: &Route) -> Result<(), ConnectError> {
         let me = rustix::process::geteuid().as_raw();
         match link.peer.uid {
@@ -64,6 +64,13 @@ impl Service {
                 reason: format!(
                     "it belongs to user {uid}, whose processes the policy of this target does not admit; help: `Policy::connect_users`, or `Source::connect`, which serves nothing"
                 ),
+            }),
+            _ => Ok(()),
+        }?;
+        match link.peer.key {
+            Some(key) if self.connect.is_revoked(&key) => Err(ConnectError::Refused {
+                address: route.to_string(),
+                reason: format!("the policy of this target revoked its key {key}"),
             }),
             _ => Ok(()),
         }

@@ -16,8 +16,8 @@ use super::ring::shared::SideState;
 use super::ring::{Consumer, Producer};
 use super::segment::{Apart, SET_BIT, Segment, Side, SideWords, WAKE};
 use super::wakeups::ConnectionSlot;
-use super::watch::{Token, Watch, Watched};
 use crate::os::{EventFlags, is_hung_up};
+use crate::transport::watch::{Token, Watch, Watched};
 use crate::transport::{Ends, Key, Link, Pair, Peer, Waiter};
 
 /// Messages taken from the socket at a time. It bounds the time that a peer can cost by sending them.

@@ -41,6 +41,7 @@ pub(super) fn peer_of(socket: impl AsFd) -> SystemResult<Peer> {
     socket_peercred(socket).map(|peer| Peer {
         uid: Some(peer.uid.as_raw()),
         pid: Some(peer.pid.as_raw_pid()),
+        key: None,
     })
 }
 

@@ -20,13 +20,13 @@ use super::handshake::{Request, Welcome, peer_of, refuse};
 use super::ready::LOOK_INTERVAL;
 use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
-use super::watch::{Token, Watch, Watched, Watcher};
 use crate::observe::limited;
 use crate::os::{EventFlags, raise_descriptor_limit_near};
 use crate::policy::Connect;
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
 #[cfg(all(test, not(loom)))]
 use crate::transport::loopback::tests::shuffled;
+use crate::transport::watch::{Token, Watch, Watched, Watcher};
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
 
 /// Pause of accepting when the process has no file descriptors left.

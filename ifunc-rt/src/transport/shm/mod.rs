@@ -7,7 +7,7 @@
 //! states so in the segment, where its peer reads it before each frame. Nothing of a connection is in the file system. A
 //! target reads from one page which of its connections have work ([`ready`]).
 //!
-//! One background thread per process does what needs system calls ([`watch`]). Sending, receiving and checking whether the
+//! One background thread per process does what needs system calls ([`watch`](super::watch)). Sending, receiving and checking whether the
 //! peer is gone need none, except to wake a peer that sleeps ([`barrier`]).
 //!
 //! A connection does not survive a `fork` without `exec` in the child: the rings are one producer's and one
@@ -29,7 +29,6 @@ mod ring;
 mod segment;
 mod source;
 mod wakeups;
-mod watch;
 
 /// Where frames go out.
 pub(crate) type Outgoing = ring::Producer<mapped::Mapped>;

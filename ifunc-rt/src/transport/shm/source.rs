@@ -19,8 +19,8 @@ use super::listener::Acceptor;
 use super::mapping::AdoptError;
 use super::ready::ReadyBitmap;
 use super::segment::Segment;
-use super::watch::{Watch, Watcher};
 use crate::os::wait_readable;
+use crate::transport::watch::{Watch, Watcher};
 use crate::transport::{ConnectConfig, ConnectError, Link};
 
 /// Pause between two attempts while the target has many connections to accept first.

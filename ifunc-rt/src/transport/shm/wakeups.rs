@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::ready::ConnectionSlots;
-use super::watch::{Token, Watch, Watcher};
 use crate::os::{Epoll, EventFd, EventFlags};
+use crate::transport::watch::{Token, Watch, Watcher};
 
 /// The event of a new connection; tokens of connections are never 0.
 const NEW_CONNECTION: u64 = 0;

@@ -83,7 +83,11 @@ impl Handle {
             ends,
             key,
             waiter: self,
-            peer: Peer { uid: None, pid: None },
+            peer: Peer {
+                uid: None,
+                pid: None,
+                key: None,
+            },
             hello,
         }
     }

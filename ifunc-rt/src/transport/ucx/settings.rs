@@ -1,13 +1,11 @@
 //! How UCX is set up where the environment does not say otherwise.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ::ucx::{Config, Library, Version};
 
 use super::tcp_watch::Watch;
-use crate::transport::address::HostPort;
 
 /// What differs from UCX's own defaults: the prefix that a transport's settings have, the name, the value. `UCX_` and both
 /// is the variable that overrides it.
@@ -76,17 +74,6 @@ pub(super) fn check_version(version: Version, address: IpAddr) -> Result<(), Str
     Ok(())
 }
 
-impl HostPort {
-    /// An address of the host, of IPv4 if it has one.
-    pub(super) fn resolve(&self) -> io::Result<SocketAddr> {
-        let all: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
-        let four = all.iter().find(|address| address.is_ipv4());
-        four.or(all.first())
-            .copied()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
-    }
-}
-
 /// UCX's configuration for connections by way of `address`, or of any device, whose peers are given up after a silence of
 /// `peer_timeout`. What the environment sets stays.
 pub(super) fn config(
@@ -143,15 +130,6 @@ fn is_used(name: &str, tls: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_are_resolved() {
-        let at = HostPort {
-            host: "::1".into(),
-            port: 7,
-        };
-        assert_eq!(at.resolve().unwrap(), "[::1]:7".parse().unwrap());
-    }
 
     #[test]
     fn settings_of_transports_that_are_left_out_are_not_made() {

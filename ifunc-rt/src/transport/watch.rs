@@ -1,4 +1,4 @@
-//! The one background thread of a process that uses this transport: it accepts and answers connections, and
+//! The one background thread of a process that uses sockets of its own: it accepts and answers connections, and
 //! detects when a peer is gone, so that other threads need no system call for that. It sleeps otherwise.
 
 use std::collections::{BTreeSet, HashMap};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use crate::os::{Epoll, EventFlags};
 
-/// Stack of the thread: the deepest it goes is making a segment.
-const STACK: usize = 256 << 10;
+/// Stack of the thread: the deepest it goes is making a segment, or a step of a TLS handshake.
+const STACK: usize = if cfg!(feature = "tls") { 1 << 20 } else { 256 << 10 };
 
 /// Names a watched descriptor. No number is used twice within a process, and none is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Token(pub(super) u64);
+pub(crate) struct Token(pub(super) u64);
 
 /// What the watcher calls.
-pub(super) trait Watched: Send + Sync {
+pub(crate) trait Watched: Send + Sync {
     /// An event of the descriptor `token` has happened. On the watcher's thread, so it must not block.
     fn ready(self: Arc<Self>, token: Token);
 
@@ -30,7 +30,7 @@ pub(super) trait Watched: Send + Sync {
 }
 
 /// The background thread's epoll instance and timers.
-pub(super) struct Watcher {
+pub(crate) struct Watcher {
     epoll: Epoll,
     state: Mutex<State>,
     process: u32,
@@ -43,7 +43,7 @@ struct State {
 }
 
 /// A descriptor that the watcher's thread watches until this is dropped. A call that has begun may still end then.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     watcher: Arc<Watcher>,
     token: Token,
     fd: OwnedFd,
@@ -51,7 +51,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// A descriptor that is not watched yet.
-    pub(super) fn new(watcher: &Arc<Watcher>, fd: OwnedFd) -> Self {
+    pub(crate) fn new(watcher: &Arc<Watcher>, fd: OwnedFd) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
             watcher: Arc::clone(watcher),
@@ -60,12 +60,12 @@ impl Watch {
         }
     }
 
-    pub(super) fn token(&self) -> Token {
+    pub(crate) fn token(&self) -> Token {
         self.token
     }
 
     /// Calls `watched.ready(token)` whenever `events` happen, from now on. Those that hold already count as happening.
-    pub(super) fn watch(&self, events: EventFlags, watched: Weak<dyn Watched>) -> io::Result<()> {
+    pub(crate) fn watch(&self, events: EventFlags, watched: Weak<dyn Watched>) -> io::Result<()> {
         let is_new = self.watcher.state().watched.insert(self.token, watched).is_none();
         let (epoll, token) = (&self.watcher.epoll, self.token.0);
         Ok(if is_new {
@@ -76,13 +76,13 @@ impl Watch {
     }
 
     /// Calls `due(token)` in a while. For calls from within `ready` and `due`: the thread is not woken for it.
-    pub(super) fn call_in(&self, delay: Duration) {
+    pub(crate) fn call_in(&self, delay: Duration) {
         let at = Instant::now() + delay;
         self.watcher.state().due.insert((at, self.token));
     }
 
     /// Whether the calling process is a forked child of the one that watches: see [`Watcher::is_forked`].
-    pub(super) fn is_forked(&self) -> bool {
+    pub(crate) fn is_forked(&self) -> bool {
         self.watcher.is_forked()
     }
 }
@@ -105,7 +105,7 @@ impl Drop for Watch {
 impl Watcher {
     /// This process's, begun if need be. A child that was forked without exec begins its own: threads do not
     /// survive a fork.
-    pub(super) fn of_this_process() -> io::Result<Arc<Self>> {
+    pub(crate) fn of_this_process() -> io::Result<Arc<Self>> {
         static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
         let mut place = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
@@ -130,7 +130,7 @@ impl Watcher {
 
     /// Whether the calling process is a forked child of the one that watches. It shares the epoll instances and the sockets,
     /// and finds locks as they were at the fork: it must leave them alone.
-    pub(super) fn is_forked(&self) -> bool {
+    pub(crate) fn is_forked(&self) -> bool {
         self.process != std::process::id()
     }
 
@@ -139,7 +139,7 @@ impl Watcher {
     }
 
     /// What is watched as `token`, if it is still there.
-    pub(super) fn find(&self, token: Token) -> Option<Arc<dyn Watched>> {
+    pub(crate) fn find(&self, token: Token) -> Option<Arc<dyn Watched>> {
         self.state().watched.get(&token)?.upgrade()
     }
 

@@ -1,0 +1,398 @@
+//! How a target makes connections: TLS handshakes and hellos, on the background thread, of a bounded number of peers at a time.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use ifunc_abi::hello::{self, Hello, HelloError, Message};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::connection::{Connection, Doorbell};
+use super::flow::Flow;
+use super::greeting::{self, Incoming};
+use super::link;
+use super::socket::{peer_address, set_options};
+use super::stream::{End, Stream};
+use crate::keys::{PublicKey, TlsKeys};
+use crate::observe::limited;
+use crate::os::{EventFlags, raise_descriptor_limit_near};
+use crate::policy::Connect;
+use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
+use crate::transport::watch::{Token, Watch, Watched, Watcher};
+use crate::transport::{Key, Link, ListenConfig, no_more_than};
+
+/// Pause of accepting when the process has no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Most connections whose handshake is not over. One more closes the oldest of them: an honest peer needs a few round trips.
+pub(super) const MOST_HALF_OPEN: usize = if cfg!(test) { 64 } else { 256 };
+/// Time in which a peer must complete its handshake and send its hello.
+const TIMEOUT: Duration = if cfg!(test) {
+    Duration::from_secs(1)
+} else {
+    HANDSHAKE_TIMEOUT
+};
+/// Connections accepted in a row before the watcher serves other sockets.
+const ACCEPTED_AT_ONCE: usize = 32;
+
+/// What the background thread and the target share.
+pub(super) struct Acceptor {
+    listening: Watch,
+    config: ListenConfig,
+    /// This side's key, and those of the peers that it admits beside those of the policy.
+    keys: TlsKeys,
+    tls: Arc<ServerConfig>,
+    /// The number of this node and 1; 0: it is no node of a group.
+    node: AtomicU32,
+    watcher: Arc<Watcher>,
+    pub(super) doorbell: Arc<Doorbell>,
+    /// The number of the last connection.
+    last: AtomicU64,
+    state: Mutex<State>,
+    /// Length of `State::links`.
+    waiting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    half_open: HashMap<Token, HalfOpen>,
+    /// Their tokens, from the oldest on, and some of those that are no more.
+    order: VecDeque<Token>,
+    /// Connections that the target has not accepted.
+    links: VecDeque<Link>,
+}
+
+/// A connection whose hello has not arrived.
+struct HalfOpen {
+    socket: Watch,
+    stream: Stream,
+    incoming: Incoming,
+}
+
+impl Acceptor {
+    pub(super) fn new(
+        listening: OwnedFd,
+        config: ListenConfig,
+        keys: TlsKeys,
+        tls: Arc<ServerConfig>,
+    ) -> io::Result<Arc<Self>> {
+        let watcher = Watcher::of_this_process()?;
+        let acceptor = Arc::new(Self {
+            listening: Watch::new(&watcher, listening),
+            config,
+            keys,
+            tls,
+            node: AtomicU32::new(0),
+            watcher,
+            doorbell: Arc::new(Doorbell::new()?),
+            last: AtomicU64::new(0),
+            state: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+        });
+        acceptor.listening.watch(EventFlags::IN, acceptor.as_watched())?;
+        Ok(acceptor)
+    }
+
+    pub(super) fn set_node(&self, node: Option<u32>) {
+        let node = node.map_or(0, |node| node.wrapping_add(1));
+        self.node.store(node, Ordering::Relaxed);
+    }
+
+    /// The next connection that is established.
+    pub(super) fn accept(&self) -> Option<Link> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.state().links.pop_front()
+    }
+
+    fn as_watched(self: &Arc<Self>) -> Weak<dyn Watched> {
+        let this: Weak<Self> = Arc::downgrade(self);
+        this
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts what has connected to the socket.
+    fn accept_pending(self: &Arc<Self>) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            match accept_with(&self.listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => {
+                    raise_descriptor_limit_near(socket.as_fd());
+                    self.open(socket);
+                }
+                Err(Errno::AGAIN) => return,
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    // The socket stays readable: accept again after a pause, when descriptors may have been closed.
+                    limited!(warn, %error, "cannot accept a connection; trying again every {PAUSE:?}; help: `ulimit -n` says how many descriptors a process may have");
+                    let _ = self.listening.watch(EventFlags::empty(), self.as_watched());
+                    return self.listening.call_in(PAUSE);
+                }
+                // The peer closed the socket, or the network failed, before it was accepted.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Begins a handshake.
+    fn open(self: &Arc<Self>, socket: OwnedFd) {
+        let Ok(tls) = ServerConnection::new(Arc::clone(&self.tls)) else {
+            return;
+        };
+        if set_options(socket.as_fd(), self.config.peer_timeout).is_err() {
+            return;
+        }
+        let half_open = HalfOpen {
+            socket: Watch::new(&self.watcher, socket),
+            stream: Stream::new(tls),
+            incoming: Incoming::default(),
+        };
+        let (token, socket) = (half_open.socket.token(), &half_open.socket);
+        if socket
+            .watch(EventFlags::IN | EventFlags::RDHUP, self.as_watched())
+            .is_err()
+        {
+            return;
+        }
+        socket.call_in(TIMEOUT);
+        let mut state = self.state();
+        let closed = (state.half_open.len() >= MOST_HALF_OPEN).then(|| state.take_oldest());
+        state.half_open.insert(token, half_open);
+        state.order.push_back(token);
+        drop(state);
+        if closed.is_some() {
+            limited!(
+                warn,
+                most = MOST_HALF_OPEN,
+                "closed a connection before its handshake was over: too many are being made at this moment"
+            );
+        }
+    }
+
+    /// Takes what has arrived of a handshake and of the hello behind it. Returns the connection if more must arrive.
+    fn advance(&self, mut half_open: HalfOpen) -> Option<HalfOpen> {
+        let HalfOpen {
+            socket,
+            stream,
+            incoming,
+        } = &mut half_open;
+        let received = stream.receive(socket.as_fd(), |bytes| incoming.take(bytes));
+        // A peer that does not read as little as a handshake is not worth waiting for.
+        let flushed = stream.flush(socket.as_fd());
+        let done = received.and(flushed);
+        if let Err(end) = done {
+            if !matches!(end, End::Cut | End::Closed) {
+                let from = peer_address(socket.as_fd()).ok();
+                limited!(warn, ?from, why = ?end, "closed a connection whose handshake failed");
+            }
+            return None;
+        }
+        if stream.has_backlog() {
+            return None;
+        }
+        let message = incoming.message().filter(|_| stream.is_established());
+        let Some(message) = message else {
+            return Some(half_open);
+        };
+        let (key, message) = (stream.peer(), message.to_vec());
+        self.greet(half_open, key, &message);
+        None
+    }
+
+    /// Answers a hello.
+    fn greet(&self, mut half_open: HalfOpen, key: Option<PublicKey>, message: &[u8]) {
+        let Some(key) = key else {
+            return;
+        };
+        match self.check(&half_open, &key, message) {
+            Ok(hello) => self.establish(half_open, key, hello),
+            Err((is_busy, why)) => half_open.refuse(is_busy, &why),
+        }
+    }
+
+    /// Decides whether the peer connects: whether to try again later, and why not.
+    fn check(&self, half_open: &HalfOpen, key: &PublicKey, message: &[u8]) -> Result<Hello, (bool, String)> {
+        let from = peer_address(half_open.socket.as_fd()).ok();
+        admit(&self.config.connect, &self.keys, key, from).map_err(|why| (false, why))?;
+        let hello = match hello::parse(greeting::TAG, message) {
+            Ok(Message::Hello(hello, [])) => hello,
+            Err(error @ HelloError::Version(_)) => return Err((false, error.to_string())),
+            _ => return Err((false, HelloError::Form.to_string())),
+        };
+        if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING {
+            return Err((true, TOO_MANY_WAIT.into()));
+        }
+        let most = self.config.max_connections;
+        if self.doorbell.connections.load(Ordering::Relaxed) >= most {
+            limited!(
+                warn,
+                most,
+                "refused a connection: the target has as many as `max_connections` of its builder admits"
+            );
+            return Err((true, no_more_than(most)));
+        }
+        Ok(hello)
+    }
+
+    /// Establishes a connection.
+    fn establish(&self, half_open: HalfOpen, key: PublicKey, hello: Hello) {
+        let HalfOpen {
+            socket, mut stream, ..
+        } = half_open;
+        let node = self.node.load(Ordering::Relaxed).checked_sub(1);
+        stream.encrypt(&greeting::of_target(&self.config, node), &[]);
+        let written = stream.flush(socket.as_fd());
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let flow = Flow::new(self.config.to_target, self.config.to_source);
+        let doorbell = Arc::clone(&self.doorbell);
+        let connection = match (written, stream.has_backlog()) {
+            (Ok(()), false) => Connection::new(socket, stream, flow, doorbell, number, true),
+            _ => return,
+        };
+        match connection {
+            Ok(connection) => {
+                let max_body = self.config.to_source.max_body();
+                let link = link::new(&connection, hello, key, Some(Key::of(number)), max_body);
+                self.state().links.push_back(link);
+                self.waiting.fetch_add(1, Ordering::Release);
+                self.doorbell.wake();
+            }
+            Err(error) => limited!(warn, %error, "a connection could not be made"),
+        }
+    }
+}
+
+/// Decides whether the holder of a key connects from an address. Logs a refusal.
+///
+/// # Errors
+/// The reason for the peer.
+fn admit(connect: &Connect, keys: &TlsKeys, key: &PublicKey, from: Option<SocketAddr>) -> Result<(), String> {
+    let name = connect.name_of_key(key);
+    if connect.is_revoked(key) {
+        limited!(warn, %key, name, ?from, "refused a connection: the policy revoked its key");
+        return Err(format!("its policy revoked this process's key {key}"));
+    }
+    if !connect.admits_key(key, keys) {
+        limited!(warn, %key, ?from, "refused a connection: the policy does not admit its key");
+        return Err(format!(
+            "its policy does not admit this process's key {key}; help: let the target's `Policy::connect_key` name it, or the peers of its keys (IFUNC_TLS_PEERS)"
+        ));
+    }
+    if !connect.admits_address(from.map(|from| from.ip())) {
+        limited!(warn, %key, name, ?from, "refused a connection: the policy does not admit its address");
+        return Err(
+            "its policy does not admit this host's address; help: `Policy::connect_from` on the target"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+impl State {
+    fn take_oldest(&mut self) -> Option<HalfOpen> {
+        while let Some(token) = self.order.pop_front() {
+            if let Some(oldest) = self.half_open.remove(&token) {
+                return Some(oldest);
+            }
+        }
+        None
+    }
+
+    /// Forgets the tokens of handshakes that are over.
+    fn trim(&mut self) {
+        while let Some(token) = self.order.front()
+            && !self.half_open.contains_key(token)
+        {
+            self.order.pop_front();
+        }
+    }
+}
+
+impl HalfOpen {
+    /// Says that the target does not take the connection, and why.
+    fn refuse(&mut self, is_busy: bool, why: &str) {
+        let socket = self.socket.as_fd();
+        self.stream.encrypt(&greeting::of_refusal(is_busy, why), &[]);
+        self.stream.close();
+        let _ = self.stream.flush(socket);
+    }
+}
+
+impl Watched for Acceptor {
+    fn ready(self: Arc<Self>, token: Token) {
+        if token == self.listening.token() {
+            return self.accept_pending();
+        }
+        let half_open = self.state().half_open.remove(&token);
+        let half_open = half_open.and_then(|half_open| self.advance(half_open));
+        let mut state = self.state();
+        if let Some(half_open) = half_open {
+            state.half_open.insert(token, half_open);
+        }
+        state.trim();
+    }
+
+    fn due(self: Arc<Self>, token: Token) {
+        if token == self.listening.token() {
+            let _ = self.listening.watch(EventFlags::IN, self.as_watched());
+            return;
+        }
+        let overdue = self.state().half_open.remove(&token);
+        drop(overdue);
+        self.state().trim();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Policy;
+    use crate::keys::SecretKey;
+    use crate::observe::LogLimit;
+    use crate::tests::logs::Log;
+
+    #[test]
+    fn each_refusal_is_one_line() {
+        let [own, peer, named, former, stranger] =
+            [1, 2, 3, 4, 5].map(|seed| SecretKey::from_seed([seed; 32], "test"));
+        let policy = Policy::new()
+            .connect_key("ada", named.public())
+            .connect_key("bob", former.public())
+            .revoke(former.public());
+        let nearby = policy.clone().connect_from(["10.0.0.0/8".parse().unwrap()]);
+        let keys = TlsKeys::new(own).peer(peer.public());
+        let from = Some("127.0.0.1:7".parse().unwrap());
+        let _every_line = LogLimit::lift();
+        for (policy, key, line) in [
+            (&policy, &peer, None),
+            (&policy, &named, None),
+            (&policy, &former, Some("revoked its key")),
+            (&policy, &stranger, Some("does not admit its key")),
+            (&nearby, &named, Some("does not admit its address")),
+        ] {
+            let log = Log::new(tracing::Level::WARN);
+            let admitted = tracing::subscriber::with_default(log.clone(), || {
+                admit(&policy.connect, &keys, &key.public(), from)
+            });
+            let lines = log.lines();
+            assert_eq!(
+                (admitted.is_err(), lines.len()),
+                (line.is_some(), usize::from(line.is_some()))
+            );
+            for logged in lines {
+                assert!(
+                    logged.contains(line.unwrap()) && logged.contains(&key.public().to_string()),
+                    "{logged}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The TCP sockets below.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
+    set_tcp_user_timeout, socket_error,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+
+/// Probes that a silent peer leaves unanswered before it is given up.
+const PROBES: u32 = 3;
+
+/// Sets what both sides want of a connected socket: no delay, and an end if the peer's host is silent for `peer_timeout`.
+pub(super) fn set_options(socket: BorrowedFd<'_>, peer_timeout: Duration) -> rustix::io::Result<()> {
+    set_tcp_nodelay(socket, true)?;
+    // Written data that is not acknowledged, and probes of an idle connection.
+    let limit = peer_timeout.as_millis().clamp(1, u32::MAX.into()) as u32;
+    set_tcp_user_timeout(socket, limit)?;
+    let every = Duration::from_secs((peer_timeout.as_secs() / u64::from(PROBES + 1)).max(1));
+    set_tcp_keepidle(socket, every)?;
+    set_tcp_keepintvl(socket, every)?;
+    set_tcp_keepcnt(socket, PROBES)?;
+    set_socket_keepalive(socket, true)
+}
+
+/// Connects to `address`. `None`: the deadline passed.
+pub(super) fn connect_until(address: SocketAddr, deadline: Instant) -> io::Result<Option<OwnedFd>> {
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) => return Ok(Some(socket)),
+        Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    while !wait(socket.as_fd(), PollFlags::OUT, deadline) {
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+    }
+    socket_error(&socket)??;
+    Ok(Some(socket))
+}
+
+/// Waits for an event of the socket, or until the deadline. Returns whether it has one. A signal ends the wait too.
+pub(super) fn wait(socket: BorrowedFd<'_>, events: PollFlags, until: Instant) -> bool {
+    let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+    let mut fds = [PollFd::from_borrowed_fd(socket, events)];
+    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
+}
+
+/// Bytes that the peer's kernel has not acknowledged.
+pub(super) fn undelivered(socket: BorrowedFd<'_>) -> libc::c_int {
+    let mut bytes = 0;
+    // SAFETY: `TIOCOUTQ` of a socket stores one `int` at the address, which is that of `bytes`.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { bytes } else { 0 }
+}
+
+/// The address of the peer's host.
+pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    TcpStream::from(socket.try_clone_to_owned()?).peer_addr()
+}

@@ -1,0 +1,166 @@
+//! The source's side of making a connection.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use rustix::event::PollFlags;
+use rustls::{ClientConnection, Error};
+
+use super::connection::{Connection, Doorbell};
+use super::credentials;
+use super::flow::Flow;
+use super::greeting::{self, Incoming};
+use super::link;
+use super::socket::{connect_until, set_options, wait};
+use super::stream::{End, Stream};
+use crate::keys::{PublicKey, TlsKeys};
+use crate::transport::address::{Address, HostPort};
+use crate::transport::watch::{Watch, Watcher};
+use crate::transport::{ConnectConfig, ConnectError, Link};
+
+/// The number of a source's connection at its own doorbell.
+const NUMBER: u64 = 1;
+
+/// Connects to the target at `at`.
+pub(in crate::transport) fn connect(
+    at: &HostPort,
+    config: &ConnectConfig,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
+    let attempt = Attempt {
+        address: Address::Tls(at.clone()).to_string(),
+        deadline,
+    };
+    let keys = TlsKeys::or_env(config.tls.as_ref()).map_err(|problem| attempt.keys(problem))?;
+    if keys.has_no_peers() {
+        return Err(attempt.keys(
+            "this process knows the key of no target; help: `TlsKeys::peer`, or name the file of the target's public key in IFUNC_TLS_PEERS".into(),
+        ));
+    }
+    let socket = attempt.reach(at, config)?;
+    let (tls, unknown) = credentials::client(&keys).map_err(|error| attempt.keys(error.to_string()))?;
+    let tls = ClientConnection::new(tls, credentials::server_name())
+        .map_err(|error| attempt.keys(error.to_string()))?;
+    let mut stream = Stream::new(tls);
+    let mut incoming = Incoming::default();
+    // TLS keeps it until both sides have proved their keys.
+    stream.encrypt(&greeting::of_source(&config.hello), &[]);
+    while incoming.message().is_none() {
+        let socket = socket.as_fd();
+        let flushed = stream.flush(socket);
+        let received = stream.receive(socket, |bytes| incoming.take(bytes));
+        // The answer to what was received: an alert, if TLS refuses it.
+        let answered = stream.flush(socket);
+        if incoming.message().is_some() {
+            break;
+        }
+        if let Err(end) = received.and(flushed).and(answered) {
+            return Err(attempt.ended(end, &unknown));
+        }
+        if Instant::now() >= deadline {
+            return Err(attempt.timeout("it accepted the connection and did not answer"));
+        }
+        let writing = if stream.has_backlog() {
+            PollFlags::OUT
+        } else {
+            PollFlags::empty()
+        };
+        wait(socket, PollFlags::IN | writing, deadline);
+    }
+    let message = incoming.message().unwrap_or_default();
+    let answer = greeting::parse(message, config.max_ring);
+    let (hello, [to_target, to_source]) =
+        answer.map_err(|declined| declined.into_error(attempt.address.clone()))?;
+    let Some(peer) = stream.peer() else {
+        return Err(attempt.protocol("it speaks another protocol over TLS"));
+    };
+    let watching = |error| attempt.failed("watching the connection", error);
+    let watcher = Watcher::of_this_process().map_err(watching)?;
+    let doorbell = Arc::new(Doorbell::new().map_err(watching)?);
+    let (socket, flow) = (Watch::new(&watcher, socket), Flow::new(to_source, to_target));
+    let connection = Connection::new(socket, stream, flow, doorbell, NUMBER, false).map_err(watching)?;
+    Ok(link::new(&connection, hello, peer, None, to_target.max_body()))
+}
+
+/// One attempt to connect.
+struct Attempt {
+    address: String,
+    deadline: Instant,
+}
+
+impl Attempt {
+    /// A socket that is connected to what listens there.
+    fn reach(&self, at: &HostPort, config: &ConnectConfig) -> Result<OwnedFd, ConnectError> {
+        let host = at
+            .resolve()
+            .map_err(|error| self.failed("looking for the host", error))?;
+        let socket = match connect_until(host, self.deadline) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return Err(self.timeout("its host does not answer")),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Err(ConnectError::NobodyListens {
+                    address: self.address.clone(),
+                    path: None,
+                });
+            }
+            Err(error) => return Err(self.failed("connecting", error)),
+        };
+        set_options(socket.as_fd(), config.peer_timeout)
+            .map_err(|error| self.failed("setting the options of the socket", error.into()))?;
+        Ok(socket)
+    }
+
+    /// What it means that the stream ended before the target's answer was there.
+    fn ended(&self, end: End, unknown: &OnceLock<PublicKey>) -> ConnectError {
+        match (end, unknown.get()) {
+            (_, Some(&key)) => ConnectError::UnknownTarget {
+                address: self.address.clone(),
+                key,
+            },
+            // Worth another attempt: too many connections are being made to the target, or it stops.
+            (End::Cut | End::Closed, _) => ConnectError::Busy {
+                address: self.address.clone(),
+                reason: "it closed the connection before the handshake was over".into(),
+            },
+            (End::Tls(Error::AlertReceived(alert)), _) => {
+                tracing::debug!(?alert, address = self.address, "TLS refused a handshake");
+                self.protocol("it refused the TLS handshake")
+            }
+            (End::Tls(error), _) => {
+                tracing::debug!(%error, address = self.address, "a TLS handshake failed");
+                self.protocol("it does not speak TLS 1.3 with raw public keys of ed25519")
+            }
+            (End::Malformed(problem), _) => self.protocol(problem),
+        }
+    }
+
+    fn keys(&self, problem: String) -> ConnectError {
+        ConnectError::Keys {
+            address: self.address.clone(),
+            problem,
+        }
+    }
+
+    fn timeout(&self, waiting_for: &'static str) -> ConnectError {
+        ConnectError::Timeout {
+            address: self.address.clone(),
+            waiting_for,
+        }
+    }
+
+    fn protocol(&self, problem: &'static str) -> ConnectError {
+        ConnectError::Protocol {
+            address: self.address.clone(),
+            problem,
+        }
+    }
+
+    fn failed(&self, doing: &str, source: io::Error) -> ConnectError {
+        ConnectError::Io {
+            doing: format!("{}: {doing}", self.address),
+            source,
+        }
+    }
+}
