@@ -146,3 +146,38 @@ pub(super) fn about_text(records: &Records, image: &[u8], imports: &[String]) ->
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_cannot_be_read_or_contradict_each_other_are_refused() {
+        let read = |section: &[u8]| Records::default().add(section, "hello", None).unwrap_err();
+        let error = read(b"ifunc 9\nname add\n\0");
+        assert!(
+            matches!(&error, BuildError::Meta { package, .. } if package == "hello"),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.starts_with(
+                "package `hello`: section `.ifunc.meta` holds a record of another SDK version; help: "
+            ),
+            "{text}"
+        );
+
+        let error = read(
+            b"import 1\nsymbol put\ncrate one\nsignature fn put(u64)\n\0import 1\nsymbol put\ncrate two\nsignature fn put(u32)\n\0",
+        );
+        assert!(
+            matches!(&error, BuildError::ImportConflict { symbol, .. } if symbol == "put"),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.contains("`put` is declared twice, as\n  fn put(u64)\n  fn put(u32)\nhelp: make both declarations the same"),
+            "{text}"
+        );
+    }
+}

@@ -56,3 +56,42 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ScriptError> {
     }
     fs::write(path, bytes).map_err(ScriptError::io("write", path))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Language;
+
+    /// Builds of two workspaces do not know each other's names.
+    #[test]
+    fn two_workspaces_may_not_have_ifuncs_of_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let built = |source: &str| BuiltIfunc {
+            name: "add".into(),
+            path: folder.path().join("add.so"),
+            id: [0; 32],
+            image: Vec::new(),
+            package: None,
+            source: source.into(),
+            fresh: false,
+            language: Language::Rust,
+            relocations: Vec::new(),
+        };
+        let error = write(
+            folder.path(),
+            &[built("near/Cargo.toml"), built("far/Cargo.toml")],
+        )
+        .unwrap_err();
+        assert!(
+            matches!(&error, ScriptError::DuplicateName { name, .. } if name == "add"),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        for part in [
+            "one in `near/Cargo.toml`, one in `far/Cargo.toml`",
+            "help: write `#[ifunc(name = \"add_2\")]`",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -11,5 +11,6 @@ mod corpus;
 mod entries;
 mod header;
 mod packages;
+mod refusals;
 mod settings;
 mod std_chains;

@@ -6,7 +6,9 @@ use crate::common::loaded::Loaded;
 use crate::common::workspace::{DEPENDS, Workspace};
 use crate::common::{exports, open_now};
 use ifunc_abi::image::{EntryFlags, Image, ImageFlags};
-use ifunc_build::{BuildOptions, COptions, Language, Quiet, build_c, build_packages, read_library};
+use ifunc_build::{
+    BuildError, BuildOptions, COptions, Language, Quiet, build_c, build_packages, read_library,
+};
 
 const ADD: &str = "#![no_std]
 use ifunc::prelude::*;
@@ -429,8 +431,13 @@ fn packages_without_ifuncs_are_passed_over_unless_named() {
     workspace.package("types-only", DEPENDS, "#![no_std]\npub use ifunc as _;\n");
     workspace.package("unrelated", "", "pub fn uses_std() -> String { String::new() }\n");
     assert!(workspace.build().unwrap().is_empty());
-    let refusal = workspace.build_only(&["types-only"]).unwrap_err().to_string();
-    assert!(refusal.contains("package `types-only` has no ifunc"), "{refusal}");
+    let refusal = workspace.build_only(&["types-only"]).unwrap_err();
+    assert!(matches!(refusal, BuildError::NoIfuncs { .. }), "{refusal:?}");
+    let refusal = refusal.to_string();
+    assert!(
+        refusal.contains("package `types-only` has no ifunc\nhelp: "),
+        "{refusal}"
+    );
     let refusal = workspace.build_only(&["unrelated"]).unwrap_err().to_string();
     assert!(
         refusal.contains("the ifunc packages are: `types-only`"),
@@ -443,7 +450,9 @@ fn errors_of_the_compiler_are_translated() {
     let refused = |name: &str, source: &str, texts: &[&str]| {
         let workspace = Workspace::new(&[name]);
         workspace.package(name, DEPENDS, source);
-        let refusal = workspace.refusal();
+        let refusal = workspace.build().unwrap_err();
+        assert!(matches!(refusal, BuildError::Compile { .. }), "{refusal:?}");
+        let refusal = refusal.to_string();
         for text in texts {
             assert!(refusal.contains(text), "`{text}` is not in:\n{refusal}");
         }
