@@ -113,8 +113,6 @@ reasons! {
         TooLarge = 13, "a limit of the target is exceeded";
         /// The image's signature is missing or wrong, or of a key that the target does not know.
         Signature = 14, "the image's signature is not accepted";
-        /// The frame breaks the protocol; the connection is closed.
-        Malformed = 15, "the frame breaks the protocol";
         /// The image takes the target arguments by `&mut T`, and the target serves on several threads.
         NotShareable = 16, "the target runs shareable ifuncs only";
         /// The target could not map or write memory.

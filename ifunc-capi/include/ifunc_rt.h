@@ -410,10 +410,6 @@ typedef enum {
      */
     IFUNC_REJECTION_SIGNATURE = 14,
     /**
-     * The frame breaks the protocol.
-     */
-    IFUNC_REJECTION_MALFORMED = 15,
-    /**
      * The target runs shareable ifuncs only.
      */
     IFUNC_REJECTION_NOT_SHAREABLE = 16,

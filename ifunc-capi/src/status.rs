@@ -226,8 +226,6 @@ pub enum ifunc_rejection {
     TooLarge = 13,
     /// The image's signature is not accepted.
     Signature = 14,
-    /// The frame breaks the protocol.
-    Malformed = 15,
     /// The target runs shareable ifuncs only.
     NotShareable = 16,
     /// The target is out of resources.
@@ -279,6 +277,6 @@ mod tests {
         for failure in Failure::ALL {
             assert_eq!(ifunc_failure::of(*failure) as u32, *failure as u32);
         }
-        numbers!(ifunc_rejection, Rejection: Unbound Policy BadImage IdMismatch AbiVersion Architecture CpuFeature TargetType MissingImport ImportSignature NeededLibrary CacheFull TooLarge Signature Malformed NotShareable Resources Quota NoNode NodeLost HopLimit NodeBusy TooLate Revoked Import NotPure UnknownNode);
+        numbers!(ifunc_rejection, Rejection: Unbound Policy BadImage IdMismatch AbiVersion Architecture CpuFeature TargetType MissingImport ImportSignature NeededLibrary CacheFull TooLarge Signature NotShareable Resources Quota NoNode NodeLost HopLimit NodeBusy TooLate Revoked Import NotPure UnknownNode);
     }
 }

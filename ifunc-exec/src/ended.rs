@@ -67,7 +67,12 @@ pub(crate) fn end(
         Ok(context::MAIN_BAD_ANSWER) => {
             return too_long().unwrap_or_else(|| failed(Failure::Answer, "the answer does not encode"));
         }
-        Ok(code) => return failed(Failure::UnknownResult, &format!("code {code}")),
+        Ok(code) => {
+            return failed(
+                Failure::UnknownResult,
+                &format!("code {code}; help: return 0, or declare the function without a result"),
+            );
+        }
         Err(escape) => escape,
     };
     match *escape {

@@ -164,7 +164,12 @@ fn code(result: Result<(), TravelError>) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use ifunc_abi::image::{ImageParts, ImportFlags, ImportPart};
+    use ifunc_abi::status::{Failure, Status};
+
     use super::*;
+    use crate::tests::{executor, image, install};
+    use crate::{Executor as _, InProcess, Invocation};
 
     #[test]
     fn without_a_group_nothing_travels() {
@@ -179,5 +184,77 @@ mod tests {
         assert_eq!((sent, reply(ptr::null_mut(), 0)), (no_group, no_group));
         let before = clock();
         assert!(before > 0 && clock() >= before);
+    }
+
+    /// Serves invocations that travel nowhere.
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Services for Nowhere {
+        fn travel(&self) -> Option<*const Travel> {
+            None
+        }
+
+        fn outgoing(&self, _: usize) -> *mut u8 {
+            std::ptr::null_mut()
+        }
+
+        fn send(&self, _: Destination<'_>, _: usize) -> Result<(), TravelError> {
+            Err(TravelError::NoGroup)
+        }
+
+        fn forward(&self, _: Destination<'_>, _: usize) -> Result<(), TravelError> {
+            Err(TravelError::NoGroup)
+        }
+
+        fn reply(&self, _: usize) -> Result<(), TravelError> {
+            Err(TravelError::NoGroup)
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_no_entry_of_the_image_is_not_sent_to() {
+        // Sends to `main` and returns what the target says.
+        let sends = |main: [u8; 7]| {
+            let mut rx = vec![0x53, 0x48, 0x89, 0xcf, 0x31, 0xf6]; // push rbx; mov rdi, rcx; xor esi, esi
+            rx.extend_from_slice(&main); // rdx
+            rx.extend_from_slice(&[0x31, 0xc9, 0x48, 0x8b, 0x05, 0x0a, 0, 0, 0]); // xor ecx, ecx; mov rax, [rip+0xa] → 0x20
+            rx.extend_from_slice(&[0xff, 0x10, 0x5b, 0xc3]); // call [rax]; pop rbx; ret
+            rx.resize(0x28, 0xcc);
+            ImageParts {
+                slot: Some(0x20),
+                imports: vec![ImportPart {
+                    symbol: "__ifunc_send".into(),
+                    flags: ImportFlags::NONE,
+                    fingerprint: 0,
+                }],
+                ..image("sends", rx)
+            }
+        };
+        let (executor, _) = executor(1 << 16, 4);
+        let mut thread = executor.thread().unwrap();
+        thread.set_services(Some(Arc::new(Nowhere)));
+        let mut code_of = |main| {
+            let image = install(&executor, &sends(main)).unwrap();
+            let entry = InProcess::entries(&image).next().unwrap();
+            // SAFETY: the image takes no payload and no target arguments.
+            let invocation =
+                unsafe { Invocation::new(&*entry, [].as_ptr(), 0, std::ptr::null_mut::<c_void>(), 1) };
+            let failed = InProcess::run(&mut thread.session(), invocation, None).unwrap_err();
+            assert_eq!(failed.status, Status::Failed(Failure::UnknownResult));
+            String::from_utf8(failed.detail).unwrap()
+        };
+        // lea rdx, [rip-13], its own beginning; lea rdx, [rip-12], which is inside of it
+        let own = code_of([0x48, 0x8d, 0x15, 0xf3, 0xff, 0xff, 0xff]);
+        assert!(
+            own.starts_with(&format!("code {};", TravelError::NoGroup.code())),
+            "{own}"
+        );
+        let inside = code_of([0x48, 0x8d, 0x15, 0xf4, 0xff, 0xff, 0xff]);
+        assert!(
+            inside.starts_with(&format!("code {};", TravelError::NoEntry.code())),
+            "{inside}"
+        );
+        assert_eq!(TravelError::NoEntry.to_string(), "the image has no such entry");
     }
 }

@@ -1,10 +1,11 @@
 //! The executor as its users see it, with images whose machine code is written out here.
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart, RawHeader};
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 
@@ -270,6 +271,66 @@ fn other_bytes_than_those_of_the_id_are_refused() {
     let bytes = add().encode().unwrap();
     let refusal = executor.validate(&[0; 32], &bytes).unwrap_err();
     assert_eq!(refusal.reason, Rejection::IdMismatch);
+}
+
+#[test]
+fn images_of_another_version_and_damaged_ones_are_refused() {
+    let (executor, _) = executor(1 << 16, 4);
+    let refused = |change: fn(&mut Vec<u8>)| {
+        let mut bytes = add().encode().unwrap();
+        change(&mut bytes);
+        let id = *blake3::hash(&bytes).as_bytes();
+        executor.validate(&id, &bytes).unwrap_err()
+    };
+    let refusal = refused(|bytes| bytes[offset_of!(RawHeader, abi)] = 0xfe);
+    assert_eq!(refusal.reason, Rejection::AbiVersion);
+    assert!(
+        refusal.detail.contains("image uses ABI 254") && refusal.detail.contains("help: rebuild it"),
+        "{refusal:?}"
+    );
+    let refusal = refused(|bytes| bytes.truncate(bytes.len() - 1));
+    assert_eq!(refusal.reason, Rejection::BadImage);
+    assert!(refusal.detail.contains("the header states"), "{refusal:?}");
+}
+
+#[test]
+fn a_host_function_that_finds_little_stack_ends_the_invocation() {
+    // sub rsp, 0x208; mov edi, 8; mov esi, 8; mov rax, [rip+0x10] → 0x28; call [rax]; call 0: until the stack ends.
+    let mut rx = vec![
+        0x48, 0x81, 0xec, 0x08, 0x02, 0, 0, 0xbf, 8, 0, 0, 0, 0xbe, 8, 0, 0, 0,
+    ];
+    rx.extend_from_slice(&[
+        0x48, 0x8b, 0x05, 0x10, 0, 0, 0, 0xff, 0x10, 0xe8, 0xe1, 0xff, 0xff, 0xff,
+    ]);
+    rx.resize(0x30, 0xcc);
+    let deep = ImageParts {
+        slot: Some(0x28),
+        imports: vec![ImportPart {
+            symbol: "__ifunc_alloc".into(),
+            flags: ImportFlags::NONE,
+            fingerprint: 0,
+        }],
+        ..image("deep", rx)
+    };
+    let (executor, _) = executor(1 << 16, 4);
+    let deep = install(&executor, &deep).unwrap();
+    let failed = run(&executor, &deep, None).1.unwrap_err();
+    assert_eq!(failed.status, Status::Failed(Failure::StackLow));
+    let detail = String::from_utf8(failed.detail).unwrap();
+    assert_eq!(detail, "help: `Policy::stack(..)` gives more");
+}
+
+#[test]
+fn a_result_that_is_not_defined_fails_the_invocation() {
+    let (executor, _) = executor(1 << 16, 4);
+    let seven = install(&executor, &image("seven", SEVEN.to_vec())).unwrap();
+    let failed = run(&executor, &seven, None).1.unwrap_err();
+    assert_eq!(failed.status, Status::Failed(Failure::UnknownResult));
+    let detail = String::from_utf8(failed.detail).unwrap();
+    assert_eq!(
+        detail,
+        "code 7; help: return 0, or declare the function without a result"
+    );
 }
 
 /// Code that calls its only import with these arguments, of 32 bits each: through the slot, as compiled code does.

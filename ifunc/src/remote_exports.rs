@@ -76,11 +76,16 @@ impl Context<'_> {
     ) -> Result<(), ReplaceError> {
         let raw = self.raw.as_deref_mut().ok_or(ReplaceError::NoTarget)?;
         // SAFETY: the context is valid (`from_raw`); the rest is the caller's promise.
-        match unsafe { replace(raw, name, signature, replacement.cast()) } {
-            REPLACE_OK => Ok(()),
-            REPLACE_BAD_ARGUMENT => Err(ReplaceError::Argument),
-            _ => Err(ReplaceError::Refused),
-        }
+        outcome(unsafe { replace(raw, name, signature, replacement.cast()) })
+    }
+}
+
+/// What the code of the target's function means.
+fn outcome(code: u32) -> Result<(), ReplaceError> {
+    match code {
+        REPLACE_OK => Ok(()),
+        REPLACE_BAD_ARGUMENT => Err(ReplaceError::Argument),
+        _ => Err(ReplaceError::Refused),
     }
 }
 
@@ -118,4 +123,31 @@ unsafe fn replace(
 #[cfg(not(ifunc_image))]
 unsafe fn replace(_: &mut ifunc_abi::context::Context, _: &str, _: &str, _: *const c_void) -> u32 {
     ifunc_abi::context::REPLACE_REFUSED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The codes of `ifunc_exec::exports::remote`.
+    #[test]
+    fn the_codes_of_the_target_are_errors() {
+        use ifunc_abi::context::REPLACE_REFUSED;
+
+        assert_eq!(outcome(REPLACE_OK), Ok(()));
+        assert_eq!(outcome(REPLACE_REFUSED), Err(ReplaceError::Refused));
+        let error = outcome(REPLACE_BAD_ARGUMENT).unwrap_err();
+        assert_eq!(error, ReplaceError::Argument);
+        assert!(std::format!("{error}").contains("image"), "{error}");
+    }
+
+    #[test]
+    fn without_a_target_nothing_is_replaced() {
+        // SAFETY: no target takes the address.
+        let replaced =
+            unsafe { Context::detached().replace_export("score", "fn score(u32)->u32", core::ptr::null()) };
+        let error = replaced.unwrap_err();
+        assert_eq!(error, ReplaceError::NoTarget);
+        assert!(std::format!("{error}").contains("target"), "{error}");
+    }
 }

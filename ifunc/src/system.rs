@@ -143,4 +143,36 @@ mod tests {
         random(&mut []).unwrap();
         assert!(unix_time().as_secs() > 1_700_000_000);
     }
+
+    /// Set in a process that may have few descriptors.
+    const FEW: &str = "IFUNC_TEST_FEW_DESCRIPTORS";
+
+    #[test]
+    fn a_system_without_random_bytes_is_an_error() {
+        let starved = std::process::Command::new("sh")
+            .args(["-c", "ulimit -n 16 && exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap())
+            .args(["system::tests::few_descriptors", "--exact", "--ignored"])
+            .env(FEW, "yes")
+            .output()
+            .unwrap();
+        let text = std::string::String::from_utf8_lossy(&starved.stdout);
+        assert!(starved.status.success(), "{text}");
+    }
+
+    #[test]
+    #[ignore = "role: a process without a descriptor for the system's random bytes"]
+    fn few_descriptors() {
+        if std::env::var_os(FEW).is_none() {
+            return;
+        }
+        let mut held = std::vec::Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            held.push(file);
+        }
+        let error = random(&mut [0; 8]).unwrap_err();
+        assert_eq!(error, NoRandomness);
+        drop(held);
+        assert!(std::format!("{error}").contains("random bytes"), "{error}");
+    }
 }

@@ -100,3 +100,21 @@ impl core::error::Error for OutOfRange {}
 impl Shape for SystemTime {
     const TEXT: Text = Text::new().str("SystemTime");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_the_system_does_not_have_are_refused() {
+        let now = std::time::SystemTime::now();
+        let crossed = SystemTime::try_from(now).unwrap();
+        assert_eq!(std::time::SystemTime::try_from(crossed), Ok(now));
+        let error = std::time::SystemTime::try_from(SystemTime::from(Duration::MAX)).unwrap_err();
+        assert_eq!(error, OutOfRange);
+        assert_eq!(
+            std::format!("{error}"),
+            "the time is later than the operating system can state"
+        );
+    }
+}

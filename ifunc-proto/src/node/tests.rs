@@ -177,6 +177,91 @@ fn a_lost_node_fails_what_was_not_sent_and_dates_the_rest() {
 }
 
 #[test]
+fn what_a_lost_node_may_have_begun_has_failed() {
+    let mut node = node();
+    let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));
+    node.forward(&mut visit, 1, Code, b"on").unwrap();
+    node.end(visit, Ok(None), 0);
+    let (index, nonce, _) = node.slots.iter_mut().next().unwrap();
+    let message = node.members.get_mut(&1).unwrap().queue.pop_front().unwrap();
+    node.bytes -= message.size();
+    node.members
+        .get_mut(&1)
+        .unwrap()
+        .sent
+        .push_back(super::outbox::Sent {
+            sequence: Some(1),
+            reply_to: SlotRef::new(0, index, nonce),
+            stream_next: u32::MAX,
+        });
+    node.lose(1, 1000, |_| true);
+    let failed = std::iter::from_fn(|| node.next_event()).find_map(|event| match event {
+        Event::Answer {
+            outcome: Err(failed), ..
+        } => Some(failed),
+        _ => None,
+    });
+    let failed = failed.expect("the call ends");
+    assert_eq!(failed.status, Status::Failed(Failure::NodeLost));
+    assert_eq!(failed.detail, b"1");
+}
+
+#[test]
+fn what_arrives_too_late_or_without_room_does_not_run() {
+    let refused = |node: &mut TestNode, head: &TravelHead| {
+        let from = Arrival::Source {
+            connection: 3,
+            token: 9,
+            origin: Some(9),
+            max_answer: 100,
+        };
+        match node.arrive(from, head, 100) {
+            Err(Ended::Here {
+                failed: Some(failed), ..
+            }) => failed.status,
+            other => panic!("{other:?}"),
+        }
+    };
+    let late = TravelHead {
+        deadline: U64::new(0),
+        ..TravelHead::of_source(4)
+    };
+    assert_eq!(refused(&mut node(), &late), Status::Rejected(Rejection::TooLate));
+    let scoped = TravelHead {
+        scope: SlotRef::new(0, 1, 1),
+        ..TravelHead::of_source(4)
+    };
+    let mut full = node();
+    full.config.max_scopes = 0;
+    assert_eq!(refused(&mut full, &scoped), Status::Rejected(Rejection::NodeBusy));
+}
+
+#[test]
+fn what_made_too_many_hops_ends_where_it_is_awaited() {
+    let mut node = node();
+    let mut visit = arrive(&mut node, 9, &TravelHead::of_source(4));
+    node.forward(&mut visit, 1, Code, b"on").unwrap();
+    node.end(visit, Ok(None), 0);
+    let (index, nonce, _) = node.slots.iter_mut().next().unwrap();
+    let far = TravelHead {
+        reply_to: SlotRef::new(0, index, nonce),
+        hops: 5.into(),
+        ..TravelHead::of_source(4)
+    };
+    assert!(matches!(
+        node.arrive(Arrival::Node(1), &far, 0),
+        Err(Ended::Elsewhere)
+    ));
+    let Some(Event::Answer {
+        outcome: Err(failed), ..
+    }) = node.next_event()
+    else {
+        panic!("the call ends");
+    };
+    assert_eq!(failed.status, Status::Rejected(Rejection::HopLimit));
+}
+
+#[test]
 fn a_scope_ends_after_all_that_was_sent_in_it_even_with_the_least_weight() {
     let mut node = node();
     let head = TravelHead {

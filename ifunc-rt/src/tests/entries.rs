@@ -1,11 +1,13 @@
 //! Images with several entries, from the source's handles to the target's counts.
 
 use ifunc_abi::frame::InstallHead;
+use ifunc_abi::image::{EntryPart, ImageParts};
 use ifunc_abi::stats::{IfuncStats, Stats};
+use ifunc_abi::travel::TravelError;
 
 use super::images;
-use super::running::{accepting, everywhere, source, unique};
-use crate::{ByName, Error, Handle};
+use super::running::{Running, accepting, everywhere, source, unique};
+use crate::{ByName, Error, Failure, Handle, fingerprint};
 
 fn number(answer: Vec<u8>) -> u64 {
     u64::from_le_bytes(answer.try_into().unwrap())
@@ -111,4 +113,61 @@ fn an_image_is_accepted_if_each_entry_is() {
     serving.stop().unwrap();
     let asked: Vec<_> = told.try_iter().collect();
     assert_eq!(asked, ["count", "panics"]);
+}
+
+#[test]
+fn an_invocation_is_forwarded_to_an_entry_of_the_same_answer_alone() {
+    // push rbx; mov rdi, rcx; xor esi, esi; lea rdx, [rip+0x23] → 0x30; xor ecx, ecx; mov rax, [rip+0xa] → 0x20; call [rax];
+    // pop rbx; ret: returns what the target says.
+    let mut rx = vec![
+        0x53, 0x48, 0x89, 0xcf, 0x31, 0xf6, 0x48, 0x8d, 0x15, 0x23, 0, 0, 0,
+    ];
+    rx.extend([
+        0x31, 0xc9, 0x48, 0x8b, 0x05, 0x0a, 0, 0, 0, 0xff, 0x10, 0x5b, 0xc3,
+    ]);
+    rx.resize(0x30, 0xcc);
+    // xor eax, eax; ret
+    rx.extend([0x31, 0xc0, 0xc3]);
+    let entry = |name: &str, main: u32, answer: &str| EntryPart {
+        main,
+        answer: fingerprint::of(answer),
+        ..EntryPart::new(name)
+    };
+    let forwards_to = |answer: &str| ImageParts {
+        entries: vec![entry("begins", 0, "u64"), entry("ends", 0x30, answer)],
+        slot: Some(0x20),
+        imports: vec![images::import("__ifunc_forward")],
+        rx: rx.clone(),
+        ..images::add()
+    };
+    let address = unique("loopback");
+    let target = Running::start(&address, accepting());
+    let source = source(&address);
+    let says = |answer: &str| {
+        let image = forwards_to(answer).encode().unwrap();
+        let begins = source.load_entry(&image, "begins").unwrap();
+        match begins.call(b"").unwrap().wait() {
+            Err(Error::Failed {
+                why: Failure::UnknownResult,
+                detail,
+                ..
+            }) => detail,
+            other => panic!("{other:?}"),
+        }
+    };
+    let other = says("u32");
+    assert!(
+        other.starts_with(&format!("code {};", TravelError::AnswerType.code())),
+        "{other}"
+    );
+    assert_eq!(
+        TravelError::AnswerType.to_string(),
+        "the entry has another type of answers"
+    );
+    let same = says("u64");
+    assert!(
+        same.starts_with(&format!("code {};", TravelError::NoGroup.code())),
+        "{same}"
+    );
+    target.finish();
 }

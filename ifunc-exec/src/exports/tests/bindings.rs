@@ -63,7 +63,12 @@ fn a_replacement_of_another_type_is_refused_with_both_texts() {
     exports.add(level.clone()).unwrap();
     let finds = install(&executor, &finds("level", LEVEL, ImportFlags::DATA)).unwrap();
     let (other, _) = variable("level", "static level:u32");
-    let error = exports.replace(other).unwrap_err().to_string();
+    let error = exports.replace(other).unwrap_err();
+    assert!(
+        matches!(&error, ExportError::Signature { name, .. } if name == "level"),
+        "{error:?}"
+    );
+    let error = error.to_string();
     assert!(
         error.contains(LEVEL) && error.contains("static level:u32") && error.contains("help: "),
         "{error}"

@@ -4,9 +4,9 @@ use ifunc_abi::image::{ImageParts, ImportFlags};
 use ifunc_abi::status::Rejection;
 
 use super::{finds, run};
-use crate::Executor;
 use crate::exports::ExportError;
 use crate::tests::{executor, install};
+use crate::{Executor, InvalidSoname};
 
 /// A library that defines these things.
 fn library(folder: &std::path::Path, name: &str, source: &str) -> std::path::PathBuf {
@@ -43,6 +43,16 @@ fn a_library_is_loaded_and_replaced() {
     // SAFETY: there is no such library, and the tests are linked with the other one anyway.
     let (error, loaded) = unsafe { (exports.load_library(absent), exports.load_library(LIBM)) };
     assert!(matches!(error, Err(ExportError::Library { .. })), "{error:?}");
+    // SAFETY: nothing of that name is opened.
+    let error = unsafe { exports.load_library("lib/m") }.unwrap_err();
+    assert!(
+        matches!(&error, ExportError::Soname(InvalidSoname(name)) if name == "lib/m"),
+        "{error:?}"
+    );
+    assert!(
+        error.to_string().contains("help: a name without a path"),
+        "{error}"
+    );
     loaded.unwrap();
     let finds = install(&executor, &parts).unwrap();
     let mut thread = executor.thread().unwrap();

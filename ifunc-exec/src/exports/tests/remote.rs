@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use ifunc_abi::context::{REPLACE_BAD_ARGUMENT, REPLACE_REFUSED};
 use ifunc_abi::image::{ImageParts, ImportFlags};
-use ifunc_abi::status::Rejection;
+use ifunc_abi::status::{Failure, Rejection, Status};
 
 use super::version::{Version, reads_versions};
 use super::{import, run};
@@ -57,12 +58,26 @@ fn an_image_replaces_exports_by_its_own_code_if_it_is_allowed() {
     assert_eq!(run(&mut thread, &replaces), Ok(vec![]));
     drop(replaces);
     assert_eq!(run(&mut thread, &reads), Ok(vec![9, 1]));
-    // Of another type: refused. A code of an ifunc that is no success is a failure.
+    // Of another type: refused. A code of an ifunc that is no success is a failure: the first is that of a payload.
     let other = install(&executor, &replaces_by_its_own(b"fn version()->i64")).unwrap();
-    assert!(run(&mut thread, &other).is_err());
+    let failed = run(&mut thread, &other).unwrap_err();
+    assert_eq!(
+        (REPLACE_REFUSED, failed.status),
+        (1, Status::Failed(Failure::Payload))
+    );
+    // An address that is far from the image. The second code is that of an answer.
+    let mut elsewhere = replaces_by_its_own(b"fn version()->u64");
+    elsewhere.rx[35] = 0x10;
+    assert_eq!(elsewhere.rx[29..36], [0x4c, 0x8d, 0x0d, 0x0c, 0, 0, 0x10]);
+    let elsewhere = install(&executor, &elsewhere).unwrap();
+    let failed = run(&mut thread, &elsewhere).unwrap_err();
+    assert_eq!(
+        (REPLACE_BAD_ARGUMENT, failed.status),
+        (2, Status::Failed(Failure::Answer))
+    );
     assert_eq!(run(&mut thread, &reads), Ok(vec![9, 1]));
     exports.replace(first.symbols()[0].clone()).unwrap();
     assert_eq!(run(&mut thread, &reads), Ok(vec![1, 1]));
-    assert_eq!((exports.waiting(), executor.image_count()), (0, 3));
-    assert_eq!(events.0.lock().unwrap().len(), 3);
+    assert_eq!((exports.waiting(), executor.image_count()), (0, 4));
+    assert_eq!(events.0.lock().unwrap().len(), 4);
 }
