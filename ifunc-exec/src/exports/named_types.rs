@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ifunc::host::{Export, NamedType};
+use ifunc::host::{Export, NameConflict, NamedType};
 
 use super::ExportError;
 use crate::tests::{Events, options};
@@ -31,8 +31,8 @@ fn executor_of(exports: &[Export]) -> Result<InProcess, SetupError> {
 }
 
 #[track_caller]
-fn names_both(error: &impl std::fmt::Display) {
-    let error = error.to_string();
+fn names_both(conflict: &NameConflict) {
+    let error = conflict.to_string();
     for part in ["`named/1`", "named_types::One`", "named_types::Other`", "help: "] {
         assert!(error.contains(part), "{error}");
     }
@@ -42,8 +42,10 @@ fn names_both(error: &impl std::fmt::Display) {
 fn exports_of_one_target_agree() {
     executor_of(&[takes::<One>("a"), takes::<One>("b")]).unwrap();
     let error = executor_of(&[takes::<One>("a"), takes::<Other>("b")]).unwrap_err();
-    assert!(matches!(error, SetupError::Names(_)));
-    names_both(&error);
+    let SetupError::Names(conflict) = &error else {
+        panic!("{error:?}")
+    };
+    names_both(conflict);
     assert!(error.to_string().contains("the export `b`"), "{error}");
 }
 
@@ -53,7 +55,7 @@ fn a_name_keeps_its_type_while_exports_change() {
     let exports = executor.exports();
     exports.add(takes::<One>("b")).unwrap();
     let refused = |change: Result<(), ExportError>| match change {
-        Err(error @ ExportError::Names(_)) => names_both(&error),
+        Err(ExportError::Names(conflict)) => names_both(&conflict),
         other => panic!("{other:?}"),
     };
     refused(exports.add(takes::<Other>("c")));

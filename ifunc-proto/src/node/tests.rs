@@ -122,6 +122,11 @@ fn the_outbox_is_bounded_and_sources_wait_from_its_half_on() {
     node.send(&mut visit, 0, Code, &[0; 300]).unwrap();
     assert!(!node.admits());
     assert_eq!(node.send(&mut visit, 1, Code, &[0; 300]), Err(TravelError::Busy));
+    node.config.max_payload = 10;
+    assert_eq!(
+        node.send(&mut visit, 1, Code, &[0; 11]),
+        Err(TravelError::TooLarge)
+    );
     let last = TravelHead::of_source(0);
     let mut at_the_limit = arrive(&mut node, 0, &last);
     assert_eq!(

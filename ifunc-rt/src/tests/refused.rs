@@ -150,7 +150,7 @@ fn policies_that_contradict_themselves_or_the_address_are_refused() {
         &error,
         &[
             "does not know the addresses of its peers",
-            "help: listen at `ucx://HOST:PORT`",
+            "help: listen at `tls://HOST:PORT`",
         ],
     );
 
@@ -412,5 +412,42 @@ fn a_fixture_passes_on_why_its_source_does_not_connect() {
     says(
         &error,
         &["no target listens at", &address, "help: start the target first"],
+    );
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn keys_of_no_peer_are_refused_on_both_sides_of_tls() {
+    use crate::SourceOptions;
+    use crate::keys::TlsKeys;
+
+    let alone = TlsKeys::new(SecretKey::from_seed([7; 32], "alone"));
+    let error = accepting()
+        .tls(alone.clone())
+        .listen("tls://127.0.0.1:0")
+        .unwrap_err();
+    assert!(
+        matches!(error, TargetError::Listen(ListenError::Keys { .. })),
+        "{error:?}"
+    );
+    says(
+        &error,
+        &[
+            "cannot listen at `tls://127.0.0.1:0`: its policy admits no key",
+            "help: `Policy::connect_key`",
+        ],
+    );
+    let options = SourceOptions::default().tls(Some(alone));
+    let error = Source::connect_with("tls://127.0.0.1:1", options).unwrap_err();
+    assert!(
+        matches!(error, SourceError::Connect(ConnectError::Keys { .. })),
+        "{error:?}"
+    );
+    says(
+        &error,
+        &[
+            "cannot connect to `tls://127.0.0.1:1`: this process knows the key of no target",
+            "help: `TlsKeys::peer`",
+        ],
     );
 }

@@ -20,8 +20,8 @@ use crate::rendezvous::{Rendezvous, RendezvousError};
 #[cfg(feature = "ucx")]
 use crate::ucx::{Worker, WorkerError, WorkerOptions};
 use crate::{
-    ConnectError, Error, ListenError, Policy, ServeEnd, Source, SourceError, SourceOptions, Target,
-    TargetError,
+    ConnectError, Error, ListenError, Policy, RawType, ServeEnd, Source, SourceError, SourceOptions, Target,
+    TargetError, TooManyTypes,
 };
 
 /// Which role a process has.
@@ -123,6 +123,20 @@ fn variables() {
         "{error:?}"
     );
     says(&error, &["IFUNC_CREDITS=many is not a number", "help: unset it"]);
+
+    let stated: Vec<_> = (0..65)
+        .map(|number| RawType::stated(&format!("type {number}")))
+        .collect();
+    let [.., Ok(_), Err(error @ TooManyTypes { .. })] = &stated[..] else {
+        panic!("{:?}", stated.last())
+    };
+    says(
+        error,
+        &[
+            "`type 64` is not one of the first 64 types",
+            "help: state each type once",
+        ],
+    );
 
     let error = Rendezvous::from_env("job").unwrap_err();
     assert!(matches!(error, RendezvousError::NoPlace), "{error:?}");

@@ -9,6 +9,8 @@
 //! | any, with `file=PATH` | a file of the page's project (`project`) |
 //! | any, with `no_run` | for readers only |
 
+#[cfg(test)]
+mod causes;
 mod compile;
 mod console;
 #[cfg(test)]
