@@ -16,15 +16,24 @@
 //! the sums are those of what lies between them. Older messages and whatever programs fill idle buffers with are no frame: the
 //! mark holds none of the bytes 0, 17 and 42, and a trailer belongs to one head and one payload.
 //!
+//! A source that stores a frame itself stores the mark last, and another one: [`STORED`]. Such a frame needs no trailer to tell that it is
+//! whole. Its sum lies in the head, in place of the check and of the length of the frame, so that a poll of a short message reads one
+//! line of the cache that the source has written. Code that lies there already is not stored again: its lines stay in the caches of
+//! both sides.
+//!
 //! The sums detect errors. They are no protection from anybody who writes frames.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::slot::Slot;
-use crate::sum::{self, Sum};
+use crate::sum::{self, STRIPE, Stripes};
 
 /// First bytes of each frame.
 const MARK: u32 = u32::from_le_bytes([0xd3, 0x69, 0x66, 0x9e]);
+/// First bytes of a frame that its source has stored. It has no trailer, and [`Head::sum`] in place of the check and of its length.
+const STORED: u32 = u32::from_le_bytes([0xd3, 0x69, 0x66, 0x9d]);
+/// First bytes of a frame that its source is storing. The other half of the word says how many stripes of it there are.
+const STORING: u32 = u32::from_le_bytes([0xd3, 0x69, 0x66, 0x9b]);
 /// What the second word of a trailer differs in from the first.
 const END: u64 = 0x9e66_69d3_c3a5_5a3c;
 /// The bits of the first word that are the check.
@@ -33,9 +42,10 @@ const CHECK: u64 = 0xffff_ffff << 32;
 pub(crate) const HEAD: usize = 32;
 /// Length of a trailer.
 const TRAILER: usize = 16;
-/// From this length on `memcpy` copies by `rep movsb`, whose stores do not wait until the lines of the target's cache are here. That
-/// saves more than the second reading of a payload costs.
-const LONG: usize = 2048;
+/// Offset of the first stripe of a frame's sum.
+pub(crate) const STRIPES_AT: usize = 64;
+/// Stripes after which a source that stores a frame says how far it is.
+const PART: usize = 1024 / STRIPE;
 /// Largest offset of a payload.
 const MAX_PAYLOAD_AT: usize = 4096;
 /// Largest image.
@@ -95,26 +105,42 @@ pub(crate) struct Head {
     pub(crate) entry: u16,
     /// [`sum::of`] the image.
     pub(crate) image_sum: u64,
-    words: [u64; HEAD / 8],
+    /// The sum of a frame that was stored; `None`: of one that was put, whose trailer has it.
+    stored: Option<u64>,
 }
 
 impl Head {
     pub(crate) fn new(layout: Layout, entry: u16, image_sum: u64) -> Self {
-        // A layout has no number of more bits.
-        let lengths = layout.len() as u64 | (layout.payload_len as u64) << 32;
-        let code = layout.image_len as u64 | (layout.payload_at as u64) << 32 | u64::from(entry) << 48;
-        let check = sum::mixed([lengths, code, image_sum]) & CHECK;
         Self {
             layout,
             entry,
             image_sum,
-            words: [u64::from(MARK) | check, lengths, code, image_sum],
+            stored: None,
         }
     }
 
+    /// The words of a head that is put, without the first one.
+    #[inline]
+    fn words(&self) -> [u64; 3] {
+        let Layout {
+            payload_at,
+            payload_len,
+            image_len,
+        } = self.layout;
+        // A layout has no number of more bits.
+        [
+            self.layout.len() as u64 | (payload_len as u64) << 32,
+            image_len as u64 | (payload_at as u64) << 32 | u64::from(self.entry) << 48,
+            self.image_sum,
+        ]
+    }
+
     pub(crate) fn bytes(&self) -> [u8; HEAD] {
+        let [lengths, code, image_sum] = self.words();
+        let first = u64::from(MARK) | sum::mixed([lengths, code, image_sum]) & CHECK;
         let mut bytes = [0; HEAD];
-        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words) {
+        let words = [first, lengths, code, image_sum];
+        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
         }
         bytes
@@ -124,7 +150,8 @@ impl Head {
     #[inline]
     pub(crate) fn read(slot: Slot) -> Seen {
         match slot.first_word() {
-            Some(word) if word as u32 == MARK => Self::read_marked(slot),
+            Some(word) if word as u32 == MARK || word as u32 == STORED => Self::read_marked(slot),
+            Some(word) if word as u32 == STORING => Seen::Storing((word >> 32) as usize),
             _ => Seen::Nothing,
         }
     }
@@ -135,54 +162,69 @@ impl Head {
             return Seen::TooLong(None);
         };
         let [first, lengths, code, image_sum] = words;
-        if first != u64::from(MARK) | sum::mixed([lengths, code, image_sum]) & CHECK {
+        let is_put = first as u32 == MARK;
+        if is_put && first != u64::from(MARK) | sum::mixed([lengths, code, image_sum]) & CHECK {
             return Seen::Nothing;
         }
-        let frame_len = lengths as u32 as usize;
         let layout = Layout::at(
             usize::from((code >> 32) as u16),
             (lengths >> 32) as usize,
             code as u32 as usize,
         );
-        let Some(layout) = layout.filter(|layout| layout.len() == frame_len) else {
+        let Some(layout) = layout.filter(|layout| !is_put || layout.len() == lengths as u32 as usize) else {
             return Seen::Malformed;
         };
-        if frame_len > slot.len() {
-            return Seen::TooLong(Some(frame_len));
+        if layout.len() > slot.len() {
+            return Seen::TooLong(Some(layout.len()));
         }
         Seen::Head(Self {
             layout,
             entry: (code >> 48) as u16,
             image_sum,
-            words,
+            stored: (!is_put).then_some(first & CHECK | u64::from(lengths as u32)),
         })
     }
 
-    /// The sum of a frame with this head and what lies in `slot` now.
+    /// The sum of everything before the image, of a frame with this head and what lies in `slot` now. `known` is the sum of some of its
+    /// first stripes.
     #[inline]
-    pub(crate) fn sum(&self, slot: Slot) -> u64 {
-        let [_, lengths, code, image_sum] = self.words;
-        let mut sum = Sum::of_mixed(sum::mixed([lengths, code, image_sum]));
-        slot.add_to(&mut sum, HEAD, self.layout.image_at() - HEAD);
-        sum.finish()
+    pub(crate) fn sum(&self, slot: Slot, known: Stripes) -> u64 {
+        let (len, mut stripes) = (self.layout.image_at() - HEAD, known);
+        slot.add_to(&mut stripes, self.stripes());
+        // SAFETY: a layout's parts lie in its slot. Another process may write meanwhile: then the sum is of no use, as every one would be.
+        unsafe { stripes.finish(sum::mixed(self.words()), slot.address(HEAD), len, None) }
     }
 
-    /// The sum in the trailer; `None`: it has not arrived.
+    /// How many stripes are summed.
     #[inline]
-    pub(crate) fn trailer(&self, slot: Slot) -> Option<u64> {
+    pub(crate) fn stripes(&self) -> usize {
+        sum::stripes_of(self.layout.image_at() - HEAD)
+    }
+
+    /// Whether a source stores it in parts.
+    #[inline]
+    pub(crate) fn has_parts(&self) -> bool {
+        self.stripes() > PART
+    }
+
+    /// The sum that the source has written; `None`: it has not arrived.
+    #[inline]
+    pub(crate) fn stated(&self, slot: Slot) -> Option<u64> {
+        match self.stored {
+            Some(sum) => Some(sum),
+            None => self.trailer(slot),
+        }
+    }
+
+    #[inline]
+    fn trailer(&self, slot: Slot) -> Option<u64> {
         let [sum, end] = slot.words(self.layout.trailer_at())?;
         (sum ^ end == END).then_some(sum)
     }
 
-    /// Writes the trailer for the payload that lies in `slot` now.
-    #[inline]
+    /// Writes the trailer for the payload that lies in `slot` now, unless it is there: UCX may be reading it.
     pub(crate) fn seal(&self, slot: Slot) {
-        self.seal_with(slot, self.sum(slot));
-    }
-
-    /// Writes the trailer of this sum, unless it is there: UCX may be reading it.
-    #[inline]
-    fn seal_with(&self, slot: Slot, sum: u64) {
+        let sum = self.sum(slot, Stripes::new());
         if self.trailer(slot) == Some(sum) {
             return;
         }
@@ -191,42 +233,61 @@ impl Head {
         slot.write(at + 8, &(sum ^ END).to_le_bytes());
     }
 
-    /// Stores the frame of this head whose payload and image lie in `frame`, which is sealed, too: it is a message as it lies there. The
-    /// mark is stored last, because the target's poll reads it meanwhile.
+    /// Stores the frame of this head whose payload and image lie in `frame`. The mark is stored last, because the target's poll reads it
+    /// meanwhile.
     ///
     /// # Safety
-    /// `to` is aligned to a word, and writable for the length of the frame, which does not overlap it.
+    /// `to` is aligned to a word, and readable and writable for the length of the frame, which does not overlap it.
     #[inline]
     pub(crate) unsafe fn store(&self, frame: Slot, to: *mut u8) {
-        let Layout { image_len, .. } = self.layout;
-        let (image_at, trailer_at) = (self.layout.image_at(), self.layout.trailer_at());
-        let [first, lengths, code, image_sum] = self.words;
-        let mut sum = Sum::of_mixed(sum::mixed([lengths, code, image_sum]));
-        // SAFETY: the caller's promise; the frame's parts lie in it, one after the other, and words at multiples of a word.
+        let (image_at, words) = (self.layout.image_at(), self.words());
+        let (len, mut stripes) = (image_at - HEAD, Stripes::new());
+        let (from, all) = (frame.address(0), self.stripes());
+        // SAFETY: the caller's promise: the frame's parts lie in it, one after the other, and the words at multiples of a word.
         unsafe {
-            if trailer_at - HEAD < LONG {
-                sum.add_and_copy(frame.address(HEAD), image_at - HEAD, Some(to.add(HEAD)));
-                libc::memcpy(to.add(image_at).cast(), frame.address(image_at).cast(), image_len);
-            } else {
-                sum.add_at(frame.address(HEAD), image_at - HEAD);
-                libc::memcpy(to.add(HEAD).cast(), frame.address(HEAD).cast(), trailer_at - HEAD);
+            let first_word =
+                |word: u64| AtomicU64::from_ptr(to.cast()).store(word.to_le(), Ordering::Release);
+            loop {
+                let at = STRIPES_AT + stripes.count() * STRIPE;
+                let count = PART.min(all - stripes.count());
+                stripes.add(from.wrapping_add(at), count, Some(to.wrapping_add(at)));
+                if stripes.count() == all {
+                    break;
+                }
+                // A poll of the target adds this part while the next one is stored.
+                first_word(u64::from(STORING) | (stripes.count() as u64) << 32);
             }
-            let sum = sum.finish();
-            self.seal_with(frame, sum);
+            let sum = stripes.finish(sum::mixed(words), from.add(HEAD), len, Some(to.add(HEAD)));
+            store_code(frame.address(image_at), to.add(image_at), self.layout.image_len);
+            let [lengths, code, image_sum] = words;
             let word = |offset: usize, word: u64| to.add(offset).cast::<u64>().write(word.to_le());
-            word(trailer_at, sum);
-            word(trailer_at + 8, sum ^ END);
-            word(8, lengths);
+            word(8, lengths & CHECK | u64::from(sum as u32));
             word(16, code);
             word(24, image_sum);
-            AtomicU64::from_ptr(to.cast()).store(first.to_le(), Ordering::Release);
+            first_word(u64::from(STORED) | sum & CHECK);
         }
     }
 
     /// Makes `slot` idle.
     pub(crate) fn take(&self, slot: Slot) {
-        slot.write(self.layout.trailer_at(), &[0; TRAILER]);
+        if self.stored.is_none() {
+            slot.write(self.layout.trailer_at(), &[0; TRAILER]);
+        }
         forget(slot);
+    }
+}
+
+/// Stores the code, unless it lies there.
+///
+/// # Safety
+/// `from` is readable and `to` readable and writable for `len` bytes, which do not overlap.
+#[inline]
+unsafe fn store_code(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if libc::memcmp(to.cast(), from.cast(), len) != 0 {
+            libc::memcpy(to.cast(), from.cast(), len);
+        }
     }
 }
 
@@ -235,6 +296,8 @@ impl Head {
 pub(crate) enum Seen {
     /// No head.
     Nothing,
+    /// A frame that is being stored, of which there are so many stripes.
+    Storing(usize),
     /// The head of a frame that is longer than the slot; its length, if that is known.
     TooLong(Option<usize>),
     /// The head of no frame, which was written so.
@@ -281,7 +344,7 @@ mod tests {
         // SAFETY: the caller's bytes, which nothing else uses meanwhile.
         let slot = unsafe { Slot::new(bytes.as_mut_ptr(), bytes.len()) };
         match Head::read(slot) {
-            Seen::Head(head) => head.trailer(slot) == Some(head.sum(slot)),
+            Seen::Head(head) => head.trailer(slot) == Some(head.sum(slot, Stripes::new())),
             _ => false,
         }
     }
@@ -302,21 +365,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_what_is_sealed() {
-        for len in [0, 1, 8, 50, 64, 200, 5000] {
+    fn what_is_stored_is_the_frame_with_its_sum_in_the_head() {
+        for len in [0, 1, 8, 32, 50, 64, 200, 1120, 1121, 5000] {
             let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let mut whole = frame(&payload, &[7; 99]);
+            // Memory that is aligned. Once it holds nothing, once the same code, and once other code.
             let mut stored = vec![0_u64; whole.len() / 8];
-            // SAFETY: bytes of this test, and memory that is as long, and aligned.
-            unsafe {
-                let slot = Slot::new(whole.as_mut_ptr(), whole.len());
-                let Seen::Head(head) = Head::read(slot) else {
-                    panic!("no head");
-                };
-                head.store(slot, stored.as_mut_ptr().cast());
+            for other in [None, Some(7), Some(9)] {
+                let to = stored.as_mut_ptr().cast::<u8>();
+                // SAFETY: bytes of this test, and memory that is as long.
+                unsafe {
+                    let (from, to) = (
+                        Slot::new(whole.as_mut_ptr(), whole.len()),
+                        Slot::new(to, whole.len()),
+                    );
+                    let Seen::Head(head) = Head::read(from) else {
+                        panic!("no head");
+                    };
+                    let at = head.layout.image_at();
+                    if let Some(byte) = other {
+                        to.write(at, &[byte; 99]);
+                    }
+                    head.store(from, to.address(0));
+                    let Seen::Head(stored) = Head::read(to) else {
+                        panic!("no head");
+                    };
+                    assert_eq!((stored.layout, stored.entry), (head.layout, head.entry));
+                    assert_eq!(stored.stated(to), head.stated(from));
+                    assert_eq!(stored.sum(to, Stripes::new()), head.sum(from, Stripes::new()));
+                    assert_eq!(to.to_vec(HEAD, at + 99 - HEAD), from.to_vec(HEAD, at + 99 - HEAD));
+                    stored.take(to);
+                    assert_eq!(Head::read(to), Seen::Nothing);
+                }
             }
-            let stored: Vec<u8> = stored.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            assert_eq!(stored, whole, "{len}");
         }
     }
 

@@ -24,6 +24,7 @@ use ifunc_exec::{
 use crate::doubt::Doubts;
 use crate::frame::Head;
 use crate::slot::Slot;
+use crate::storing::Storing;
 use crate::{c, report, sum};
 
 /// Most images that are kept, and bytes of frames kept for comparison.
@@ -93,6 +94,8 @@ pub(crate) struct Here {
     nested: Cell<usize>,
     /// Frames whose sums are wrong.
     pub(crate) doubts: Doubts,
+    /// The frame that is being stored.
+    pub(crate) storing: Storing,
 }
 
 /// Code by the sum that heads have of it. Counted by its thread: a count that threads share costs more than to look at a head.
@@ -130,6 +133,7 @@ impl Here {
             spare: RefCell::new(Vec::new()),
             nested: Cell::new(0),
             doubts: Doubts::new(),
+            storing: Storing::new(),
         }
     }
 

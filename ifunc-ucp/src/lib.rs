@@ -33,7 +33,7 @@
 //! | the same `.so` on the target's disk | needed, and loaded by a name in the message | not needed |
 //! | executable buffers | the whole buffer was writable and executable | frames never run where they lie: the first copy of the code is validated, relocated, and written into memory that is not writable |
 //! | a half-written frame | the poll waited for its last byte, in a loop without end | `UCS_ERR_NO_MESSAGE` until it is whole |
-//! | the order in which a put arrives | its last byte last, as few NICs promise | a sum of all of it: in any order |
+//! | the order in which a put arrives | its last byte last, as few NICs promise | a sum of all of it: in any order. Over shared memory the source stores the frame itself, the mark last |
 //! | a slot that is sent to before it is free | both messages mixed | the sum differs: `UCS_ERR_NO_MESSAGE`, and `UCS_ERR_CANCELED` after a second |
 //! | what idle buffers hold | the marks were single bytes | a mark and a check of 8 bytes together, which no byte that programs fill with makes |
 //! | lengths in a frame | trusted | compared with the buffer before anything else is read |
@@ -77,4 +77,5 @@ mod poll;
 mod registry;
 mod report;
 mod slot;
+mod storing;
 mod sum;

@@ -138,7 +138,7 @@ thread_local! {
 /// Sends a frame.
 ///
 /// Where the target's memory is mapped into this process, the frame is stored, as UCX would do, but the mark last: the target's poll
-/// reads it while the frame is written. One frame in [`STORES`] is put by UCX, whose status says if it knows that the target is gone.
+/// reads it while the frame is written. Code that lies there already is compared, and not stored again. One frame in [`STORES`] is put by UCX, whose status says if it knows that the target is gone.
 ///
 /// # Safety
 /// As [`open`]; `ep` and `rkey` are of one target, at which `remote_addr` belongs to the memory of `rkey`.

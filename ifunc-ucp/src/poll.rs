@@ -11,6 +11,7 @@ use crate::frame::{self, Head, Seen};
 use crate::images::{self, Code, Here, Known, NoCode};
 use crate::report;
 use crate::slot::Slot;
+use crate::sum::Stripes;
 
 /// What became of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,13 @@ pub(crate) enum Polled {
 /// The process trusts the code of all who can write to the slot. `target_args` are what that code takes.
 #[inline]
 pub(crate) unsafe fn poll(slot: Slot, target_args: *mut c_void) -> Polled {
-    match Head::read(slot) {
-        Seen::Nothing => Polled::Nothing,
+    let mut seen = Head::read(slot);
+    if let Seen::Storing(stripes) = seen {
+        // A thread that ends adds nothing before the frame is whole.
+        seen = images::here(|here| here.storing.follow(slot, stripes)).unwrap_or(Seen::Nothing);
+    }
+    match seen {
+        Seen::Nothing | Seen::Storing(_) => Polled::Nothing,
         // SAFETY: the caller's promise.
         Seen::Head(head) => unsafe { arrived(slot, &head, target_args) },
         seen => refuse_head(slot, seen),
@@ -108,10 +114,10 @@ unsafe fn arrived_here(here: &Here, slot: Slot, head: &Head, target_args: *mut c
 /// The code of a frame that has arrived whole.
 #[inline]
 fn whole(here: &Here, slot: Slot, head: &Head) -> Result<Code, Polled> {
-    let Some(sum) = head.trailer(slot) else {
+    let Some(sum) = head.stated(slot) else {
         return Err(Polled::Nothing);
     };
-    if sum == head.sum(slot) {
+    if is_sum_of(here, slot, head, sum) {
         match here.find(slot, head) {
             Ok(code) => return Ok(code),
             Err(NoCode::Differs) => {}
@@ -124,6 +130,14 @@ fn whole(here: &Here, slot: Slot, head: &Head) -> Result<Code, Polled> {
     report::refused(format_args!("a message was refused: it was changed on its way"));
     take(here, slot, head);
     Err(Polled::Canceled)
+}
+
+/// Whether this is the sum of a frame.
+#[inline]
+fn is_sum_of(here: &Here, slot: Slot, head: &Head, sum: u64) -> bool {
+    let known = head.has_parts().then(|| here.storing.take(slot)).flatten();
+    let known = known.filter(|known| known.count() <= head.stripes());
+    known.is_some_and(|known| head.sum(slot, known) == sum) || head.sum(slot, Stripes::new()) == sum
 }
 
 /// Takes a frame out of its slot.

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::sum::Sum;
+use crate::frame::STRIPES_AT;
+use crate::sum::{STRIPE, Stripes};
 
 /// A range of memory that anybody may write to at any time. Each access is bounded by its length, and each value is read once, by a
 /// copy.
@@ -83,13 +84,13 @@ impl Slot {
         })
     }
 
-    /// Adds the bytes of a range to a sum; of nothing, if it is not in the memory.
-    #[inline]
-    pub(crate) fn add_to(self, sum: &mut Sum, offset: usize, len: usize) {
-        if let Some(at) = self.range(offset, len) {
-            // SAFETY: within the memory. Another process may write meanwhile: then the sum is of no use, as every one would be.
-            unsafe { sum.add_at(at, len) };
-        }
+    /// Adds the stripes of a frame that lies at the beginning, up to this number of them, as far as they are in the memory.
+    pub(crate) fn add_to(self, stripes: &mut Stripes, up_to: usize) {
+        let all = self.len.saturating_sub(STRIPES_AT) / STRIPE;
+        let count = up_to.min(all).saturating_sub(stripes.count());
+        let at = self.at.wrapping_add(STRIPES_AT + stripes.count() * STRIPE);
+        // SAFETY: within the memory. Another process may write meanwhile: then the sum is of no use, as every one would be.
+        unsafe { stripes.add(at, count, None) };
     }
 
     /// Writes bytes, if they are in the memory.

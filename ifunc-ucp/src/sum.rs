@@ -1,13 +1,16 @@
 //! A fast sum that detects errors: of a whole message at each send and at each arrival, so it must cost less than to copy it.
 //!
-//! Eight lanes of 64 bits add up each word and the product of its halves under a key that differs by lane and by place, as XXH3 does,
-//! so that compilers use vectors. A sum of what a peer chose proves nothing.
+//! A string is summed in three parts: its first bytes, as many whole stripes as it has after them, and the rest. So the stripes of a frame
+//! begin at a line of the cache, and can be added while the frame is being stored. Eight lanes of 64 bits add up each word of a stripe and
+//! the product of its halves under a key that differs by lane and by place, as XXH3 does. A sum of what a peer chose proves nothing.
 
 use std::ptr;
 
 /// Bytes that are added in one step.
-const STRIPE: usize = 64;
+pub(crate) const STRIPE: usize = 64;
 const LANES: usize = STRIPE / 8;
+/// Bytes before the stripes.
+const FIRST: usize = 32;
 /// By which keys differ from stripe to stripe. Odd numbers of no structure, as the others.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const MULTIPLIER: u64 = 0xd6e8_feb8_6659_fd93;
@@ -22,78 +25,14 @@ const KEYS: [u64; LANES] = [
     0x3f84_d5b5_b547_0917,
 ];
 
-/// A sum of byte strings, one after the other: `ab` and `c` have another sum than `a` and `bc`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sum(u64);
-
-/// The sum of one string.
+/// The sum of a string.
 pub(crate) fn of(bytes: &[u8]) -> u64 {
-    let mut sum = Sum::new();
-    sum.add(bytes);
-    sum.finish()
-}
-
-impl Sum {
-    pub(crate) fn new() -> Self {
-        Self(STEP)
-    }
-
-    /// A sum of what [`mixed`] has this value, and what is added.
-    #[inline]
-    pub(crate) fn of_mixed(mixed: u64) -> Self {
-        Self(mixed)
-    }
-
-    #[inline]
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        // SAFETY: the slice's own bytes.
-        unsafe { self.add_at(bytes.as_ptr(), bytes.len()) };
-    }
-
-    /// Adds memory that may change meanwhile.
-    ///
-    /// # Safety
-    /// The memory is readable for `len` bytes.
-    #[inline]
-    pub(crate) unsafe fn add_at(&mut self, at: *const u8, len: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { self.add_and_copy(at, len, None) };
-    }
-
-    /// Adds memory that may change meanwhile. What is added is copied to `to`, if there is one: each byte is read once.
-    ///
-    /// # Safety
-    /// The memory is readable for `len` bytes, and `to` is writable for as many, which do not overlap.
-    #[inline]
-    pub(crate) unsafe fn add_and_copy(&mut self, at: *const u8, len: usize, to: Option<*mut u8>) {
-        let mut sum = self.0 ^ (len as u64).wrapping_mul(STEP);
-        let stripes = len / STRIPE;
-        if stripes > 0 {
-            let mut lanes = KEYS;
-            // SAFETY: the stripes are within the `len` bytes.
-            unsafe { add_stripes(&mut lanes, at, stripes, to) };
-            for n in 0..LANES {
-                // An odd factor for each, and no bit that has an effect on the highest bit alone.
-                sum = sum.wrapping_add((lanes[n] ^ lanes[n] >> 32).wrapping_mul(KEYS[n] | 1));
-            }
-        }
-        let (done, rest) = (stripes * STRIPE, len % STRIPE);
-        // SAFETY: the last bytes, fewer than a stripe.
-        unsafe {
-            match to {
-                None => self.0 = add_rest(sum, at.add(done), rest, done > 0),
-                Some(to) => {
-                    let mut last = [0_u8; STRIPE];
-                    libc::memcpy((&raw mut last).cast(), at.add(done).cast(), rest);
-                    self.0 = add_rest(sum, last.as_ptr(), rest, false);
-                    libc::memcpy(to.add(done).cast(), (&raw const last).cast(), rest);
-                }
-            }
-        }
-    }
-
-    pub(crate) fn finish(self) -> u64 {
-        mix(self.0)
+    let (at, len) = (bytes.as_ptr(), bytes.len());
+    let mut stripes = Stripes::new();
+    // SAFETY: the slice's own bytes; the stripes are all within them.
+    unsafe {
+        stripes.add(at.wrapping_add(FIRST), stripes_of(len), None);
+        stripes.finish(mixed([len as u64, 0, 0]), at, len, None)
     }
 }
 
@@ -107,89 +46,209 @@ pub(crate) fn mixed(words: [u64; 3]) -> u64 {
         ^ c.wrapping_mul(KEYS[6]).rotate_left(42))
 }
 
+/// How many whole stripes a string of this length has.
+#[inline]
+pub(crate) fn stripes_of(len: usize) -> usize {
+    len.saturating_sub(FIRST) / STRIPE
+}
+
+/// The sum of the stripes of a string, as many as were added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stripes {
+    lanes: [u64; LANES],
+    count: usize,
+}
+
+impl Stripes {
+    pub(crate) const fn new() -> Self {
+        Self {
+            lanes: KEYS,
+            count: 0,
+        }
+    }
+
+    /// How many were added.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Adds the next `count` stripes, memory that may change meanwhile. What is added is copied to `to`, if there is one: each byte is
+    /// read once.
+    ///
+    /// # Safety
+    /// The memory is readable for as many stripes, and `to` is writable for as many, which do not overlap.
+    #[inline]
+    pub(crate) unsafe fn add(&mut self, at: *const u8, count: usize, to: Option<*mut u8>) {
+        if count > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.add_some(at, count, to) };
+        }
+    }
+
+    /// As [`add`](Self::add), with the widest vectors of this processor.
+    ///
+    /// # Safety
+    /// As for [`add`](Self::add).
+    unsafe fn add_some(&mut self, at: *const u8, count: usize, to: Option<*mut u8>) {
+        let first = (self.count as u64).wrapping_mul(STEP);
+        let keys = KEYS.map(|key| key.wrapping_add(first));
+        self.count += count;
+        let lanes = &mut self.lanes;
+        let (is_copied, to) = (to.is_some(), to.unwrap_or(ptr::null_mut()));
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has them; the rest is the caller's promise.
+            unsafe {
+                match is_copied {
+                    false => add_avx2::<false>(lanes, &keys, at, count, to),
+                    true => add_avx2::<true>(lanes, &keys, at, count, to),
+                }
+            }
+            return;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match is_copied {
+                false => add_words::<false>(lanes, keys, at, count, to),
+                true => add_words::<true>(lanes, keys, at, count, to),
+            }
+        }
+    }
+
+    /// The sum of a string of `len` bytes, of which these are the stripes, and of `seed`. The other bytes are added, and copied as by
+    /// [`add`](Self::add).
+    ///
+    /// # Safety
+    /// The string is readable, and `to` is writable for its length, which do not overlap. All of its stripes were added.
+    #[inline]
+    pub(crate) unsafe fn finish(&self, seed: u64, at: *const u8, len: usize, to: Option<*mut u8>) -> u64 {
+        let first = len.min(FIRST);
+        let rest_at = first + self.count * STRIPE;
+        // SAFETY: both are within the string, and the rest is what it has after the stripes.
+        let (first, rest) = unsafe {
+            match to {
+                None => (
+                    add_end::<false>(seed, at, first, ptr::null_mut()),
+                    add_end::<false>(STEP, at.wrapping_add(rest_at), len - rest_at, ptr::null_mut()),
+                ),
+                Some(to) => (
+                    add_end::<true>(seed, at, first, to),
+                    add_end::<true>(
+                        STEP,
+                        at.wrapping_add(rest_at),
+                        len - rest_at,
+                        to.wrapping_add(rest_at),
+                    ),
+                ),
+            }
+        };
+        let mut sum = 0_u64;
+        if self.count > 0 {
+            for (lane, key) in self.lanes.into_iter().zip(KEYS) {
+                // An odd factor for each, and no bit that has an effect on the highest bit alone.
+                sum = sum.wrapping_add((lane ^ lane >> 32).wrapping_mul(key | 1));
+            }
+        }
+        mixed([first, rest, sum])
+    }
+}
+
 /// Adds fewer bytes than a stripe has. Each step is a permutation of the sum, so that a change of one word changes it.
 ///
 /// # Safety
-/// The memory is readable for `len` bytes, and for eight bytes before them if `has_before`.
+/// The memory is readable for `len` bytes, and `to` is writable if `COPY`.
 #[inline(always)]
-unsafe fn add_rest(mut sum: u64, at: *const u8, len: usize, has_before: bool) -> u64 {
+unsafe fn add_end<const COPY: bool>(mut sum: u64, at: *const u8, len: usize, to: *mut u8) -> u64 {
     let step = |sum: u64, word: u64| {
         let sum = (sum ^ word).wrapping_mul(MULTIPLIER);
         sum ^ sum >> 32
     };
-    for n in 0..len / 8 {
+    let words = len / 8;
+    for n in 0..words {
         // SAFETY: within the `len` bytes.
-        let word = unsafe { at.add(8 * n).cast::<u64>().read_unaligned() };
-        sum = step(sum, u64::from_le(word));
+        unsafe {
+            let word = at.add(8 * n).cast::<u64>().read_unaligned();
+            if COPY {
+                to.add(8 * n).cast::<u64>().write_unaligned(word);
+            }
+            sum = step(sum, u64::from_le(word));
+        }
     }
-    let left = len % 8;
-    if left == 0 {
+    if len.is_multiple_of(8) {
         return sum;
     }
-    let last = if len >= 8 || has_before {
-        // SAFETY: the last eight bytes, of which the first were added before.
-        u64::from_le(unsafe { at.add(len).sub(8).cast::<u64>().read_unaligned() }) >> (64 - 8 * left)
-    } else {
-        (0..left).fold(0, |word, n| {
-            // SAFETY: within the `len` bytes.
-            let byte = unsafe { at.add(n).read() };
-            word | u64::from(byte) << (8 * n)
-        })
-    };
+    let last = (8 * words..len).rev().fold(0, |word, n| {
+        // SAFETY: within the `len` bytes.
+        unsafe {
+            let byte = at.add(n).read();
+            if COPY {
+                to.add(n).write(byte);
+            }
+            word << 8 | u64::from(byte)
+        }
+    });
     step(sum, last)
 }
 
-/// Adds stripes to the lanes, with the widest vectors of this processor, and copies them to `to`.
+/// As [`add_words`], in half as many steps as compilers make of it.
 ///
 /// # Safety
-/// The memory is readable for as many stripes, and `to` is writable.
-unsafe fn add_stripes(lanes: &mut [u64; LANES], at: *const u8, stripes: usize, to: Option<*mut u8>) {
-    let (is_copied, to) = (to.is_some(), to.unwrap_or(ptr::null_mut()));
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has them; the rest is the caller's promise.
-        unsafe {
-            match is_copied {
-                false => add_stripes_avx2::<false>(lanes, at, stripes, to),
-                true => add_stripes_avx2::<true>(lanes, at, stripes, to),
-            }
-        }
-        return;
-    }
-    // SAFETY: the caller's promise.
-    unsafe {
-        match is_copied {
-            false => add_stripes_inline::<false>(lanes, at, stripes, to),
-            true => add_stripes_inline::<true>(lanes, at, stripes, to),
-        }
-    }
-}
-
-/// # Safety
-/// As [`add_stripes`]; `to` is used if `COPY`.
+/// As [`Stripes::add`], on a processor that has them; `to` is used if `COPY`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn add_stripes_avx2<const COPY: bool>(
+unsafe fn add_avx2<const COPY: bool>(
     lanes: &mut [u64; LANES],
+    keys: &[u64; LANES],
     at: *const u8,
-    stripes: usize,
+    count: usize,
     to: *mut u8,
 ) {
-    // SAFETY: the caller's promise.
-    unsafe { add_stripes_inline::<COPY>(lanes, at, stripes, to) };
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi64, _mm256_loadu_si256, _mm256_mul_epu32, _mm256_set1_epi64x,
+        _mm256_shuffle_epi32, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
+    };
+    const HALF: usize = STRIPE / 2;
+    /// Exchanges the words of each pair.
+    const EXCHANGE: i32 = 0b01_00_11_10;
+    let halves = |words: &[u64; LANES]| -> [__m256i; 2] {
+        let (first, second) = words.split_at(LANES / 2);
+        // SAFETY: four words each.
+        unsafe { [first, second].map(|half| _mm256_loadu_si256(half.as_ptr().cast())) }
+    };
+    let step = _mm256_set1_epi64x(STEP.cast_signed());
+    let (mut sums, mut keys) = (halves(lanes), halves(keys));
+    for stripe in 0..count {
+        for half in 0..2 {
+            let offset = stripe * STRIPE + half * HALF;
+            // SAFETY: the caller's promise.
+            let words = unsafe { _mm256_loadu_si256(at.add(offset).cast()) };
+            if COPY {
+                // SAFETY: as above.
+                unsafe { _mm256_storeu_si256(to.add(offset).cast(), words) };
+            }
+            let keyed = _mm256_xor_si256(words, keys[half]);
+            let product = _mm256_mul_epu32(keyed, _mm256_srli_epi64::<32>(keyed));
+            let exchanged = _mm256_shuffle_epi32::<EXCHANGE>(words);
+            sums[half] = _mm256_add_epi64(sums[half], _mm256_add_epi64(product, exchanged));
+            keys[half] = _mm256_add_epi64(keys[half], step);
+        }
+    }
+    for (lanes, sums) in lanes.chunks_exact_mut(LANES / 2).zip(sums) {
+        // SAFETY: four words.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sums) };
+    }
 }
 
 /// # Safety
-/// As [`add_stripes`]; `to` is used if `COPY`.
-#[inline(always)]
-unsafe fn add_stripes_inline<const COPY: bool>(
+/// As [`Stripes::add`]; `to` is used if `COPY`.
+unsafe fn add_words<const COPY: bool>(
     lanes: &mut [u64; LANES],
+    mut keys: [u64; LANES],
     at: *const u8,
-    stripes: usize,
+    count: usize,
     to: *mut u8,
 ) {
-    let mut keys = KEYS;
-    for stripe in 0..stripes {
+    for stripe in 0..count {
         // SAFETY: the caller's promise.
         let words = unsafe { at.add(stripe * STRIPE).cast::<[u64; LANES]>().read_unaligned() };
         if COPY {
@@ -248,27 +307,40 @@ mod tests {
             assert!(seen.insert(of(&bytes)), "{at}");
             bytes[8 * at] = 0;
         }
-        let mut parts = [Sum::new(); 2];
-        for (sum, cut) in parts.iter_mut().zip([1, 2]) {
-            sum.add(&b"abc"[..cut]);
-            sum.add(&b"abc"[cut..]);
-        }
-        assert_ne!(parts[0].finish(), parts[1].finish());
     }
 
     #[test]
-    fn what_is_copied_has_the_same_sum() {
-        let bytes: Vec<u8> = (0..300).map(|n| n as u8).collect();
-        for len in [0, 1, 7, 8, 63, 64, 65, 130, 300] {
-            let (mut copy, mut sum) = (vec![0; len], Sum::new());
+    fn what_is_copied_has_the_same_sum_in_any_number_of_steps() {
+        let bytes: Vec<u8> = (0..999).map(|n| (n * 7) as u8).collect();
+        for len in [0, 1, 7, 8, 31, 32, 63, 64, 95, 96, 97, 130, 300, 999] {
+            let (mut copy, mut stripes) = (vec![0; len], Stripes::new());
+            let (from, to, all) = (bytes.as_ptr(), copy.as_mut_ptr(), stripes_of(len));
             // SAFETY: both have `len` bytes.
-            unsafe { sum.add_and_copy(bytes.as_ptr(), len, Some(copy.as_mut_ptr())) };
-            assert_eq!(
-                (sum.finish(), &copy[..]),
-                (of(&bytes[..len]), &bytes[..len]),
-                "{len}"
-            );
+            let sum = unsafe {
+                for count in [all / 3, 0, all - all / 3] {
+                    let at = FIRST + stripes.count() * STRIPE;
+                    stripes.add(from.wrapping_add(at), count, Some(to.wrapping_add(at)));
+                }
+                stripes.finish(mixed([len as u64, 0, 0]), from, len, Some(to))
+            };
+            assert_eq!((sum, &copy[..]), (of(&bytes[..len]), &bytes[..len]), "{len}");
         }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn vectors_do_not_change_the_sum() {
+        let bytes: Vec<u8> = (0..640_u32).map(|n| ((n * n) >> 3) as u8).collect();
+        let (mut words, mut vectors) = (KEYS, KEYS);
+        // SAFETY: ten stripes; nothing is copied.
+        unsafe {
+            add_words::<false>(&mut words, KEYS, bytes.as_ptr(), 10, ptr::null_mut());
+            if std::arch::is_x86_feature_detected!("avx2") {
+                add_avx2::<false>(&mut vectors, &KEYS, bytes.as_ptr(), 10, ptr::null_mut());
+                assert_eq!(words, vectors);
+            }
+        }
+        assert_ne!(words, KEYS);
     }
 
     #[test]
