@@ -1,5 +1,7 @@
 //! The executor as its users see it, with images whose machine code is written out here.
 
+pub(crate) mod kernel;
+
 use std::ffi::c_void;
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex};

@@ -173,7 +173,7 @@ mod tests {
             page(VERSION, MAX_BYTES + 1, 0),
             page(VERSION, 8, 4),
             read(Status::Executed, b"short"),
-            read(Status::Rejected(Rejection::Resources), b""),
+            read(Status::Rejected(Rejection::Unbound), b""),
         ] {
             assert!(matches!(error, StatsError::Malformed(_)), "{error}");
             assert!(

@@ -77,7 +77,7 @@ fn gather(folder: &Path, is_test: bool, code: &mut String) {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
         let is_test = is_test || name.starts_with("tests");
         if entry.file_type().unwrap().is_dir() {
-            let is_built = path.join("CACHEDIR.TAG").exists();
+            let is_built = path == crate::root().join("target") || path.join("CACHEDIR.TAG").exists();
             if !name.starts_with('.') && !is_built && !NO_TESTS.contains(&name.as_str()) {
                 gather(&path, is_test, code);
             }

@@ -12,6 +12,7 @@ use ifunc_abi::image::{ImageFlags, ImageParts, ImportFlags};
 use super::version::{LEVEL, VERSION, Version, reads_versions};
 use super::{finds, run, variable};
 use crate::exports::{ExportError, Exports};
+use crate::tests::kernel::refuse;
 use crate::tests::{executor, install};
 use crate::{Executor, Symbol};
 
@@ -216,37 +217,10 @@ fn what_a_pinned_image_imports_is_never_dropped() {
     assert_eq!((Arc::strong_count(&guard), events.changes()), (2, (2, 1)));
 }
 
-/// Refuses `membarrier` to this thread and to those that it starts, as a container's filter may.
-fn refuse_barriers() {
-    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    let (equal, end) = (
-        (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-        libc::BPF_RET as u16,
-    );
-    let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
-    let mut steps = [
-        // The number of the system call is the first word that a filter reads.
-        step(load, 0, 0),
-        step(equal, 1, libc::SYS_membarrier as u32),
-        step(end, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        step(end, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let filter = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
-    // SAFETY: the kernel copies the filter, which outlives the calls.
-    let refused = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter)
-    };
-    assert_eq!(refused, 0, "{}", std::io::Error::last_os_error());
-}
-
 #[test]
 fn without_a_barrier_several_exports_do_not_change_together() {
     let alone = thread::spawn(|| {
-        refuse_barriers();
+        refuse(libc::SYS_membarrier);
         let (executor, _) = executor(1 << 16, 8);
         let exports = executor.exports();
         let alive = Arc::default();
