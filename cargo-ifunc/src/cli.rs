@@ -380,7 +380,9 @@ pub(crate) struct InspectArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Writes NAME.key, the secret key, which its owner alone may read (mode 0600), and NAME.pub, the public key, for the \
-policies of targets: ifunc_rt::Policy::accept_key, or `file` in the policy file. Overwrites nothing.
+policies of targets: ifunc_rt::Policy::accept_key, or `file` in the policy file. A key signs images, or proves over \
+tls:// who a process is: there, IFUNC_TLS_KEY names the secret key of the process, and IFUNC_TLS_PEERS the public keys of its \
+peers. Overwrites nothing.
 
 Examples:
   cargo ifunc keygen builds                      # builds.key and builds.pub")]
@@ -439,6 +441,8 @@ pub(crate) enum Transport {
     Loopback,
     /// Two processes over shared memory
     Shm,
+    /// Two processes over TLS, on this host, with a key of this run
+    Tls,
     /// Two processes over UCX, on this host
     Ucx,
     /// Two processes over UCX, with one-sided puts, on this host
@@ -452,7 +456,8 @@ starts its `target`, waits for the line `ifunc: ready ADDRESS`, starts its `sour
 source ends. Over loopback, it starts `both` instead. The host package's manifest may name other binaries, of this package or of \
 another one of the workspace: `[package.metadata.ifunc] target = \"server\"`, `source = \"client\"`, `both = \"demo\"`. Without a source, \
 the target runs until it is stopped. Each program gets ARGS, IFUNC_ADDR (the target's \
-address) and IFUNC_LIB_DIR (the folder of the images). The exit code is the first non-zero one.
+address) and IFUNC_LIB_DIR (the folder of the images). Over tls, the programs are built with that feature of ifunc-rt, and IFUNC_TLS_KEY and \
+IFUNC_TLS_PEERS name a key that is made for the run. The exit code is the first non-zero one.
 
 Examples:
   cargo ifunc run                                # the workspace's only host package

@@ -120,11 +120,11 @@ fn transport(value: Option<&OsStr>) -> Option<Finding> {
     let value = value?.to_string_lossy().into_owned();
     let name = "IFUNC_TRANSPORT";
     Some(match &*value {
-        "shm" | "ucx" | "ucx-put" | "loopback" => Finding::ok(name, value),
+        "shm" | "tls" | "ucx" | "ucx-put" | "loopback" => Finding::ok(name, value),
         _ => Finding::warning(
             name,
             format!("`{value}` is not a transport"),
-            "`unset IFUNC_TRANSPORT`, or set it to `shm`, `ucx`, `ucx-put` or `loopback`",
+            "`unset IFUNC_TRANSPORT`, or set it to `shm`, `tls`, `ucx`, `ucx-put` or `loopback`",
         ),
     })
 }

@@ -5,12 +5,15 @@ mod process;
 mod session;
 mod show;
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cargo_metadata::Package;
 use ifunc_build::BuildOptions;
+use ifunc_rt::keys::SecretKey;
+use tempfile::TempDir;
 
 use crate::cli::{CargoArgs, RunArgs, Transport};
 use crate::error::Failure;
@@ -55,14 +58,20 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
 
     let profile = if args.release { "release" } else { &args.profile };
     let libraries = libraries(&workspace, host, &all, &cargo, shell)?;
-    let bins = host::build(&workspace, host, &all, profile, &cargo, shell)?;
+    let is_tls = matches!(args.transport, Transport::Tls);
+    let bins = host::build(&workspace, host, &all, profile, is_tls, &cargo, shell)?;
+    let mut environment = Vec::from_iter(libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())));
+    let keys = is_tls.then(keys).transpose()?;
+    if let Some((_folder, variables)) = &keys {
+        environment.extend(variables.clone());
+    }
 
     // Each run uses its own address: two may run at the same time, and the files of a crashed one do not
     // interfere.
     let short: String = short_name(host).chars().take(40).collect();
     let place = format!("{short}-{}", std::process::id());
     let session = Session {
-        environment: libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())),
+        environment,
         args: &args.args,
         // A server without clients runs until it is stopped.
         timeout: match (args.timeout, &programs.source) {
@@ -73,6 +82,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     let address = match args.transport {
         Transport::Loopback => format!("loopback:{place}"),
         Transport::Shm => format!("shm:{place}"),
+        Transport::Tls => free_port("tls")?,
         Transport::Ucx => free_port("ucx")?,
         Transport::UcxPut => free_port("ucx-put")?,
     };
@@ -138,7 +148,25 @@ fn libraries(
     Ok(Some(built))
 }
 
-/// A UCX address of this host with a port that is free now. This command chooses the port, not the target
+/// What the programs of a run read from the environment.
+type Variables = Vec<(&'static str, OsString)>;
+
+/// A key that both programs of a run have, in a folder that is removed with the result, and what names it to them. Keys that the
+/// environment of this command names stay out of it.
+fn keys() -> Result<(TempDir, Variables), Failure> {
+    let folder = TempDir::with_prefix("ifunc-run-").map_err(Failure::io("create", std::env::temp_dir()))?;
+    let (secret, public) = (folder.path().join("run.key"), folder.path().join("run.pub"));
+    let key = SecretKey::generate("run").map_err(Failure::io("read", "/dev/urandom"))?;
+    key.write_new(&secret)?;
+    key.public().write(&public, key.name())?;
+    let variables = vec![
+        ("IFUNC_TLS_KEY", secret.into_os_string()),
+        ("IFUNC_TLS_PEERS", public.into_os_string()),
+    ];
+    Ok((folder, variables))
+}
+
+/// An address of this host with a port that is free now. This command chooses the port, not the target
 /// (`:0`): as over other transports, both programs get the same address and may derive names from it.
 fn free_port(scheme: &str) -> Result<String, Failure> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());

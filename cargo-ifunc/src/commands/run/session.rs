@@ -27,7 +27,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The arguments and environment of every program of a session.
 pub(super) struct Session<'a> {
-    pub(super) environment: Option<(&'static str, OsString)>,
+    pub(super) environment: Vec<(&'static str, OsString)>,
     pub(super) args: &'a [OsString],
     /// `None`: until they end.
     pub(super) timeout: Option<Duration>,
