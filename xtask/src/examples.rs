@@ -43,44 +43,44 @@ impl Setting {
 /// Runs each example over each transport.
 pub(crate) fn run(steps: &mut Steps) {
     let tier = steps.tier();
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         steps.step(&format!("01-hello over {transport}"), || hello(setting));
     }
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("02-compressed-insert over {transport}");
         steps.step(&name, || compressed_insert(setting));
     }
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("03-text-search over {transport}");
         steps.step(&name, || text_search::beside_grep(setting));
     }
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("04-pointer-chase over {transport}");
         let args = ["--entries", "12", "--depth", "16", "--seconds", "0.1"];
         steps.step(&name, || checked(setting, "04-pointer-chase", &args));
     }
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("05-graph over {transport}");
         steps.step(&name, || graph(setting));
     }
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("06-top-k over {transport}");
         steps.step(&name, || checked(setting, "06-top-k", &["--rows", "50000"]));
     }
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("07-live-upgrade over {transport}");
         steps.step(&name, || {
             checked(setting, "07-live-upgrade", &["--calls", "6000"])
         });
     }
-    for &transport in transports::all() {
+    for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("11-timeseries over {transport}");
         // One answer of 64 MiB is enough.

@@ -3,15 +3,16 @@
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::plan::Tier;
 use crate::process::{build_ifuncs, built, end, last_line, output, status};
 use crate::steps::Steps;
-use crate::transports::between_processes;
+use crate::transports::{between_processes, key};
 
 /// All cells of shared memory but most of those of groups, one cell of each state of the other transports.
 pub(crate) fn quick(steps: &mut Steps) {
     steps.step("faults, in short", || {
         let mut args = vec!["--quick"];
-        for transport in between_processes() {
+        for transport in between_processes(Tier::Commit) {
             args.extend(["--only", transport]);
         }
         output(&mut driver(&args)?).map(|said| last_line(&said))
@@ -22,7 +23,7 @@ pub(crate) fn quick(steps: &mut Steps) {
 pub(crate) fn full(steps: &mut Steps) {
     steps.step("faults", || {
         let mut args = Vec::new();
-        for transport in between_processes() {
+        for transport in between_processes(Tier::Nightly) {
             args.extend(["--only", transport]);
         }
         output(&mut driver(&args)?).map(|said| last_line(&said))
@@ -43,6 +44,7 @@ fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
     let mut driver = Command::new(folder.join("faults"));
     driver
         .args(args)
+        .envs(key()?)
         .env("FAULT_LIBRARIES", target.join("ifunc/release"))
         .stdin(Stdio::null());
     Ok(driver)

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::debian;
+use crate::plan::Tier;
 use crate::process::{WHOLE, cargo, ifunc, lines, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
@@ -28,7 +29,7 @@ pub(crate) fn run(steps: &mut Steps) {
         Ok(String::new())
     });
     if built {
-        for transport in between_processes() {
+        for transport in between_processes(Tier::Commit) {
             let name = format!("all to all, started by mpirun, over {transport}");
             steps.step(&name, || all_to_all(transport));
         }

@@ -60,6 +60,7 @@ const PARTS: &[Part] = &[
     both("doctests", programs::doctests),
     both("ucx-linked", programs::ucx_linked),
     both("transports", variants::over_ucx),
+    nightly("tls", variants::over_tls),
     commit("smallest", "smallest-all", variants::smallest_brief),
     nightly("smallest-all", variants::smallest),
     commit("corpus", "corpus-full", corpus::brief).beside(),

@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use crate::process::{WHOLE, build_ifuncs, cargo, end, last_line, output, status};
 use crate::steps::Steps;
+use crate::transports::key;
 
 /// Options without and with a value.
 const FLAGS: &[&str] = &["--quick"];
@@ -54,6 +55,7 @@ pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let target = crate::target();
     let mut soak = Command::new(target.join(if quick { "debug" } else { "release" }).join("soak"));
     soak.args(args)
+        .envs(key()?)
         .env("IFUNC_LIB_DIR", target.join("ifunc/release"))
         .stdin(Stdio::null());
     output(&mut soak).map(|said| last_line(&said))

@@ -33,6 +33,33 @@ pub(crate) fn over_ucx(steps: &mut Steps) {
     }
 }
 
+/// The same over TLS.
+pub(crate) fn over_tls(steps: &mut Steps) {
+    let mut key = None;
+    let made = steps.step("a key for TLS", || {
+        let files = transports::key()?.map(|(name, path)| (name, path.to_string_lossy().into_owned()));
+        key = Some(files);
+        Ok(String::new())
+    });
+    let Some([secret, public]) = key.filter(|_| made) else {
+        return;
+    };
+    let over = [
+        ("IFUNC_TRANSPORT", "tls"),
+        (secret.0, &*secret.1),
+        (public.0, &*public.1),
+    ];
+    run(
+        steps,
+        "tests between processes, over tls",
+        BETWEEN_PROCESSES,
+        &[],
+        &over,
+    );
+    let skipped = ["for_long", "a_million"];
+    run(steps, "tests of groups, over tls", GROUPS, &skipped, &over);
+}
+
 /// Some of the tests between processes with the smallest window.
 pub(crate) fn smallest_brief(steps: &mut Steps) {
     let name = "tests between processes, 2 credits and the smallest ring";

@@ -29,6 +29,8 @@ names! {
     Transport {
         /// Shared memory.
         Shm = "shm",
+        /// TLS.
+        Tls = "tls",
         /// UCX's active messages.
         Ucx = "ucx",
         /// UCX's puts.

@@ -45,7 +45,7 @@ impl AnyCell {
         };
         match cell.transport {
             Transport::Shm => true,
-            Transport::Ucx | Transport::UcxPut => matches!(
+            Transport::Tls | Transport::Ucx | Transport::UcxPut => matches!(
                 (cell.moment, cell.victim, cell.fault),
                 (Moment::Idle, Side::Source, Fault::Kill)
                     | (Moment::MidFrame, Side::Target, Fault::Kill)

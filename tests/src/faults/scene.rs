@@ -245,7 +245,7 @@ impl<'a> Scene<'a> {
     pub fn notice(&self) -> Duration {
         let notice = match self.cell.transport {
             Transport::Shm => Duration::from_secs(1),
-            Transport::Ucx | Transport::UcxPut => Duration::from_secs(5),
+            Transport::Tls | Transport::Ucx | Transport::UcxPut => Duration::from_secs(5),
         };
         notice + self.setting.delay
     }
@@ -491,7 +491,9 @@ fn start_target(
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             format!("shm:faults-{}-{number}", std::process::id())
         }
-        Transport::Ucx | Transport::UcxPut => format!("{}://127.0.0.1:0", cell.transport.name()),
+        Transport::Tls | Transport::Ucx | Transport::UcxPut => {
+            format!("{}://127.0.0.1:0", cell.transport.name())
+        }
     };
     let mut command = Command::new(setting.programs.join("fault-target"));
     command

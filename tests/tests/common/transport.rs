@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub enum Transport {
     Loopback,
     Shm,
-    /// UCX's active messages, or its puts: the scheme of the address.
-    Ucx(&'static str),
+    /// TLS, UCX's active messages, or its puts: the scheme of the address.
+    Network(&'static str),
 }
 
 impl Transport {
@@ -24,9 +24,10 @@ impl Transport {
         Some(match &*name {
             "loopback" => Self::Loopback,
             "shm" => Self::Shm,
-            "ucx" => Self::Ucx("ucx"),
-            "ucx-put" => Self::Ucx("ucx-put"),
-            other => panic!("IFUNC_TRANSPORT={other}: loopback, shm, ucx or ucx-put"),
+            "tls" => Self::Network("tls"),
+            "ucx" => Self::Network("ucx"),
+            "ucx-put" => Self::Network("ucx-put"),
+            other => panic!("IFUNC_TRANSPORT={other}: loopback, shm, tls, ucx or ucx-put"),
         })
     }
 
@@ -43,7 +44,7 @@ impl Transport {
         match self {
             Self::Loopback => format!("loopback:{name}"),
             Self::Shm => format!("shm:{name}"),
-            Self::Ucx(scheme) => match std::env::var("E2E_HOST") {
+            Self::Network(scheme) => match std::env::var("E2E_HOST") {
                 // No other program listens on that host.
                 Ok(host) => format!("{scheme}://{host}:{}", port(number)),
                 Err(_) => format!("{scheme}://127.0.0.1:{}", free_port()),
@@ -86,11 +87,11 @@ pub fn unique_shm(why: &str) -> Option<String> {
     }
 }
 
-/// An address for a target in the process of the test, where everything can be asked for. Over UCX the target chooses the port:
+/// An address for a target in the process of the test, where everything can be asked for. On a network the target chooses the port:
 /// [`Target::address`](ifunc_rt::Target::address) tells it.
 pub fn unique_within() -> String {
     match Transport::asked_for().unwrap_or(Transport::Loopback) {
-        Transport::Ucx(scheme) => format!("{scheme}://127.0.0.1:0"),
+        Transport::Network(scheme) => format!("{scheme}://127.0.0.1:0"),
         other => other.unique(),
     }
 }

@@ -142,7 +142,7 @@ impl<'a> Group<'a> {
         match (self.cell.fault, self.cell.transport) {
             (Fault::Stop, _) => self.setting.stop * 3 / 5,
             (_, Transport::Shm) => Duration::from_secs(5),
-            (_, Transport::Ucx | Transport::UcxPut) => Duration::from_secs(10),
+            (_, Transport::Tls | Transport::Ucx | Transport::UcxPut) => Duration::from_secs(10),
         }
     }
 

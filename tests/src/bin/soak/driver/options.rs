@@ -72,7 +72,7 @@ impl Options {
             visits: if quick { 32 } else { 1000 },
             live: if quick { 8 } else { 64 },
             idle: seconds(2.0, 10.0),
-            transports: available(),
+            transports: available(quick),
             parts: PARTS.iter().map(|(_, part)| *part).collect(),
             seed: std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
@@ -113,7 +113,7 @@ impl Options {
                     for transport in &options.transports {
                         if address(transport, "x").is_none() {
                             return Err(format!(
-                                "`{transport}` is no transport between processes: shm, ucx"
+                                "`{transport}` is no transport between processes: shm, tls, ucx, ucx-put"
                             ));
                         }
                     }
@@ -137,8 +137,12 @@ impl Options {
 }
 
 /// The transports between processes that this machine has.
-fn available() -> Vec<String> {
+fn available(quick: bool) -> Vec<String> {
     let mut names = vec!["shm".to_owned()];
+    // A short run does without TLS, unless it is asked for.
+    if !quick && std::env::var_os("IFUNC_TLS_KEY").is_some() {
+        names.push("tls".into());
+    }
     match ucx::Library::load() {
         Ok(_) => names.extend(
             ["ucx", "ucx-put"]
