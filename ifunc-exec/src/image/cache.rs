@@ -161,7 +161,8 @@ impl CodeCache {
                 }
             };
             if !self.evict_one() {
-                return Err(Refusal::new(Rejection::CacheFull, full));
+                let help = "help: drop handles that are not needed, or `TargetBuilder::code_cache`";
+                return Err(Refusal::new(Rejection::CacheFull, format!("{full}; {help}")));
             }
         };
         tracing::debug!(target: crate::LOG, name = %installed.names(), bytes = installed.footprint(), "installed");

@@ -1,7 +1,9 @@
 //! What an image must satisfy on any target of this machine.
 
+use std::borrow::Cow;
+
 use ifunc_abi::ImageId;
-use ifunc_abi::image::{Image, ImageError};
+use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Image, ImageError};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
@@ -44,10 +46,10 @@ pub(crate) fn validate<'a>(
         Refusal::new(reason, error.to_string())
     })?;
     if image.arch() != ARCH {
-        let (found, here) = (image.arch(), ARCH);
+        let (found, here) = (architecture(image.arch()), architecture(ARCH));
         return Err(Refusal::new(
             Rejection::Architecture,
-            format!("the image is for ELF machine {found}, this target is {here}"),
+            format!("the image is for {found}, this target is {here}; help: build it for {here}"),
         ));
     }
     if let Some(lacking) = explain_lacking_cpu(image.cpu_features(), cpu_features()) {
@@ -57,7 +59,9 @@ pub(crate) fn validate<'a>(
     if memory > max_memory {
         return Err(Refusal::new(
             Rejection::TooLarge,
-            format!("the image takes {memory} bytes of memory, the limit is {max_memory}"),
+            format!(
+                "the image takes {memory} bytes of memory, the limit is {max_memory}; help: `TargetBuilder::max_image_memory`"
+            ),
         ));
     }
     Ok(ValidImage {
@@ -65,6 +69,15 @@ pub(crate) fn validate<'a>(
         bytes,
         image,
     })
+}
+
+/// The name of an ELF machine.
+fn architecture(machine: u16) -> Cow<'static, str> {
+    match machine {
+        ARCH_X86_64 => "x86-64".into(),
+        ARCH_AARCH64 => "AArch64".into(),
+        other => format!("ELF machine {other}").into(),
+    }
 }
 
 /// Bytes of address space that an image takes.

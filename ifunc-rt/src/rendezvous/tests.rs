@@ -245,7 +245,12 @@ fn launchers_say_who_is_who() {
     assert_eq!((me.rank, me.size, &*me.job), (1, 4, "1e51-ff28"));
     let me = launched(&[&mpirun[..], &[("IFUNC_JOB", "mine")]].concat()).unwrap();
     assert_eq!(me.job, "mine");
-    assert!(matches!(launched(&[]), Err(RendezvousError::NotLaunched { .. })));
+    let said = launched(&[]).map(drop).unwrap_err();
+    assert!(matches!(said, RendezvousError::NotLaunched { .. }), "{said}");
+    assert!(
+        said.to_string().contains("help: start it with `mpirun`"),
+        "{said}"
+    );
     let lacking = launched(&[("IFUNC_RANK", "0"), ("IFUNC_SIZE", "1")]);
     assert!(matches!(
         lacking,
@@ -256,8 +261,13 @@ fn launchers_say_who_is_who() {
         launched(&wrong),
         Err(RendezvousError::Rank { rank: 4, size: 4 })
     ));
-    assert!(matches!(
-        launched(&[("PMI_RANK", "one")]),
-        Err(RendezvousError::Number { name: "PMI_RANK", .. })
-    ));
+    let said = launched(&[("PMI_RANK", "one")]).map(drop).unwrap_err();
+    assert!(
+        matches!(said, RendezvousError::Number { name: "PMI_RANK", .. }),
+        "{said}"
+    );
+    assert!(
+        said.to_string().contains("PMI_RANK=one is not a number; help: "),
+        "{said}"
+    );
 }

@@ -55,7 +55,12 @@ fn a_target_that_does_not_serve_runs_into_the_deadline() {
             Err(Error::Timeout { .. })
         ));
         assert!(call.try_wait().is_none());
-        assert!(matches!(add.try_send(&1), Err(Error::WouldBlock { .. })));
+        let error = add.try_send(&1).unwrap_err();
+        assert!(matches!(error, Error::WouldBlock { .. }), "{error}");
+        assert!(
+            error.to_string().contains("(there is no credit); help: "),
+            "{error}"
+        );
         assert!(matches!(add.send(&1), Err(Error::Timeout { .. })));
         // It goes on, and so does the connection.
         let mut counter = 0u64;

@@ -212,8 +212,17 @@ fn what_cannot_be_joined_says_why() {
         ),
         "{error}"
     );
+    let text = error.to_string();
+    assert!(
+        text.starts_with("node 7 listens at `") && text.contains("help: give each node"),
+        "{text}"
+    );
     let error = seven.join(Group::new(7)).unwrap_err();
     assert!(matches!(error, GroupError::Joined { number: 7 }), "{error}");
+    assert!(
+        error.to_string().contains("node 7 of a group already; help: "),
+        "{error}"
+    );
 
     assert!(Group::new(0).node(u32::MAX, "shm:a").is_err());
     assert!(Group::new(0).node(1, "nowhere").is_err());
@@ -221,7 +230,12 @@ fn what_cannot_be_joined_says_why() {
     // The target can join after that.
     let mut target = listen("loopback");
     let group = Group::new(0).node(1, &missing).unwrap().timeout(Duration::ZERO);
-    assert!(matches!(target.join(group), Err(GroupError::Missing { .. })));
+    let error = target.join(group).unwrap_err();
+    assert!(matches!(error, GroupError::Missing { .. }), "{error}");
+    assert!(
+        error.to_string().contains("no link to node 1 of the group") && error.to_string().contains("help: "),
+        "{error}"
+    );
     let nodes = target
         .join(Group::new(5).node(1, &missing).unwrap().on_demand())
         .unwrap();

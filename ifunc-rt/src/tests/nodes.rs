@@ -177,7 +177,12 @@ fn an_invocation_sends_back_over_its_own_link_and_never_waits_for_itself() {
         });
         assert_eq!(ways[0].call(&waits).unwrap().wait().unwrap(), waits);
         let (waited, took) = reported.recv().unwrap();
-        assert!(matches!(waited, Err(Error::Serving { .. })), "{waited:?}");
+        let error = waited.map(drop).unwrap_err();
+        assert!(matches!(error, Error::Serving { .. }), "{error:?}");
+        assert!(
+            error.to_string().contains("which serves the connection; help: "),
+            "{error}"
+        );
         assert!(took < Duration::from_secs(10));
         drop((ways, there, here));
         one.stop().unwrap();

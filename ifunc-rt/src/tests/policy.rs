@@ -281,14 +281,15 @@ fn a_connection_has_quotas() {
         let handle = pair.load(&images::add(), None);
         handle.try_call(&5u64.to_le_bytes()).map(drop)
     };
-    assert!(matches!(
-        try_call(&image),
-        Err(Error::ImageTooLarge { limit: 10, .. })
-    ));
-    assert!(matches!(
-        try_call(&payload),
-        Err(Error::PayloadTooLarge { limit: 7, .. })
-    ));
+    let error = try_call(&image).unwrap_err();
+    assert!(matches!(error, Error::ImageTooLarge { limit: 10, .. }), "{error}");
+    assert!(error.to_string().contains("help: `image_bytes`"), "{error}");
+    let error = try_call(&payload).unwrap_err();
+    assert!(
+        matches!(error, Error::PayloadTooLarge { limit: 7, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("help: `payload_bytes`"), "{error}");
 }
 
 #[test]

@@ -90,4 +90,10 @@ fn a_message_is_made_once_and_sent_to_many() {
     let [add, set] = bytes.map(|bytes| source.load_bytes(&bytes).unwrap());
     let error = add.message(&[0; 8]).unwrap().to(&set).unwrap_err();
     assert!(matches!(error, Error::OtherIfunc { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("a message for `add` cannot be sent by the handle of `set`"),
+        "{error}"
+    );
 }

@@ -179,20 +179,31 @@ fn refusals_carry_their_reason() {
 
     let mut image = images::add();
     image.arch = ifunc_abi::image::ARCH_AARCH64;
-    assert_eq!(rejected(accepting(), image).0, Rejection::Architecture);
+    let (why, detail) = rejected(accepting(), image);
+    assert_eq!(why, Rejection::Architecture);
+    assert!(
+        detail.contains("is for AArch64, this target is x86-64; help: "),
+        "{detail}"
+    );
     let mut image = images::add();
     image.cpu_features = 1 << 40;
     assert_eq!(rejected(accepting(), image).0, Rejection::CpuFeature);
     let mut image = images::counts();
     image.rw_mem = 1 << 30;
-    assert_eq!(rejected(accepting(), image).0, Rejection::TooLarge);
+    let (why, detail) = rejected(accepting(), image);
+    assert_eq!(why, Rejection::TooLarge);
+    assert!(
+        detail.contains("help: `TargetBuilder::max_image_memory`"),
+        "{detail}"
+    );
     let mut image = images::add();
     image.needed.push("libz.so.1".into());
-    assert_eq!(rejected(accepting(), image).0, Rejection::NeededLibrary);
-    assert_eq!(
-        rejected(accepting().code_cache(4096, 0), images::add()).0,
-        Rejection::CacheFull
-    );
+    let (why, detail) = rejected(accepting(), image);
+    assert_eq!(why, Rejection::NeededLibrary);
+    assert!(detail.contains("`libz.so.1` is not allowed; help: "), "{detail}");
+    let (why, detail) = rejected(accepting().code_cache(4096, 0), images::add());
+    assert_eq!(why, Rejection::CacheFull);
+    assert!(detail.contains("`TargetBuilder::code_cache`"), "{detail}");
 }
 
 #[test]

@@ -156,7 +156,9 @@ pub enum ConnectError {
         waiting_for: &'static str,
     },
     /// What listens there does not follow the protocol.
-    #[error("what listens at `{address}` is not an ifunc target: {problem}")]
+    #[error(
+        "what listens at `{address}` is not an ifunc target: {problem}; help: another program has the address, or had it first: choose another one"
+    )]
     Protocol {
         /// The address.
         address: String,

@@ -231,14 +231,23 @@ mod tests {
         let mut newer = welcome().encode();
         newer[8] += 1;
         newer.truncate(Opening::SIZE);
-        assert!(matches!(
-            decode(&newer),
-            Err(ConnectError::Version { theirs, .. }) if theirs == WIRE_VERSION + 1
-        ));
-        assert!(matches!(
-            decode(b"HTTP/1.1 400 Bad Request"),
-            Err(ConnectError::Protocol { .. })
-        ));
+        let error = decode(&newer).unwrap_err();
+        assert!(
+            matches!(error, ConnectError::Version { theirs, .. } if theirs == WIRE_VERSION + 1),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains("help: build both with the same release"),
+            "{error}"
+        );
+        let error = decode(b"HTTP/1.1 400 Bad Request").unwrap_err();
+        assert!(matches!(error, ConnectError::Protocol { .. }), "{error}");
+        assert!(
+            error.to_string().contains("is not an ifunc target: ") && error.to_string().contains("help: "),
+            "{error}"
+        );
         let mut huge = welcome().encode();
         // The most significant byte of the last ring's length.
         let at = huge.len() - 5;

@@ -30,10 +30,14 @@ fn a_target_listens_on_loopback_and_says_where(mode: Mode) {
     assert_eq!(target.hello.roles, ifunc_abi::hello::Roles::INVOKES);
     assert!(!source.waiter.is_peer_closed() && !target.waiter.check_peer_closed());
     assert!(receive(&mut target).unwrap().is_none() && receive(&mut source).unwrap().is_none());
-    assert!(matches!(
-        listen(&address(&*listener), small()),
-        Err(ListenError::PortInUse { .. })
-    ));
+    let error = listen(&address(&*listener), small()).map(drop).unwrap_err();
+    assert!(matches!(error, ListenError::PortInUse { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("is in use; help: stop that target or choose another port"),
+        "{error}"
+    );
 }
 
 fn only_the_loopback_device_is_listened_on(mode: Mode) {
