@@ -42,7 +42,6 @@ pub(crate) fn target() -> Result<PathBuf, String> {
     copy(&macros, &target.join("ifunc"))?;
     let mut build = ifunc(&["build", "--quiet", "--target-dir"])?;
     status(build.arg(&target).current_dir(&project))?;
-    copy(&target.join("ifunc"), &target.join("check/ifunc"))?;
     let mut check = ifunc(&["check", "--quiet", "--target-dir"])?;
     status(check.arg(&target).current_dir(&project))?;
     for shared in SHARED {

@@ -44,7 +44,6 @@ pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Re
         crate::Color::Always => "json-diagnostic-rendered-ansi",
         crate::Color::Never => "json",
     });
-    let target = plan.target.join("check");
     for packages in groups.values() {
         packages
             .iter()
@@ -53,7 +52,7 @@ pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Re
             workspace: &plan.workspace,
             packages,
             features: &plan.features,
-            target: &target,
+            target: &plan.target,
             options: build,
             task: Task::Check(format),
         };

@@ -155,11 +155,6 @@ impl Job<'_> {
         }
     }
 
-    /// Whether code is generated.
-    fn makes_images(&self) -> bool {
-        matches!(self.task, Task::Library | Task::Example(..))
-    }
-
     /// Target and flags of images.
     fn add_image_flags(&self, command: &mut Command) {
         // With an explicit target, build scripts and macros are compiled without the flags for images.
@@ -224,7 +219,8 @@ impl Job<'_> {
             "--check-cfg=cfg(ifunc_panic,values(\"message\",\"location\",\"minimal\"))".into(),
         ];
         // Flags override `[profile.release.package.X]` of the user, which an inheriting profile would inherit.
-        if self.makes_images() {
+        // A check has them, too: with the same flags, it shares macros and build scripts with builds.
+        if !matches!(self.task, Task::Expand { .. }) {
             flags.push("-Ccodegen-units=1".into());
             if self.options.profile == "release" {
                 flags.push("-Coverflow-checks=off".into());
