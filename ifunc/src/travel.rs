@@ -48,7 +48,7 @@ pub use ifunc_abi::travel::TravelError;
 use ifunc_abi::travel::{NO_DEADLINE, NO_NODE};
 
 use crate::Context;
-use crate::codec::Zerocopy;
+use crate::codec::Fixed;
 use crate::payload::{Answer, EncodeError, Ifunc};
 
 /// The answer of an ifunc that may forward itself: its return type is `Onward<T>`, and sources get a `T`.
@@ -136,12 +136,13 @@ impl Context<'_> {
         self.pass_on::<F>(imports::forward, node, payload)
     }
 
-    /// Sends a partial answer to a source that [takes a stream](TravelError::Window). It has the type of the ifunc's answers.
+    /// Sends a partial answer to a source that [takes a stream](TravelError::Window). It has the type of the ifunc's answers: a fixed
+    /// layout, or a tuple, an `Option` or a `Vec` of those, whose bytes are the same by both codecs.
     ///
     /// # Errors
     /// It is not sent: see [`TravelError`].
-    pub fn reply<T: Answer<Zerocopy>>(&mut self, part: &T) -> Result<(), TravelError> {
-        self.reply_by::<Zerocopy, T>(part)
+    pub fn reply<T: Answer<Fixed>>(&mut self, part: &T) -> Result<(), TravelError> {
+        self.reply_by::<Fixed, T>(part)
     }
 
     /// As [`reply`](Self::reply), with another codec: `ctx.reply_by::<Postcard, _>(&row)`.
@@ -349,7 +350,7 @@ mod tests {
     fn only_an_answer_is_written() {
         let ctx = &mut Context::detached();
         for onward in [Onward::Answer(7u64), Onward::Forwarded, Onward::Replied] {
-            let result = finish_onward::<Zerocopy, _>(ctx, &onward);
+            let result = finish_onward::<Fixed, _>(ctx, &onward);
             assert_eq!(result, ifunc_abi::context::MAIN_OK);
         }
     }
