@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use super::Shell;
 use crate::blocks::Block;
 
-/// How long a command in the background may take to print what it should.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a command in the background may take to print what it should. It may build first.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A line after `$ `, with those that continue it, and what it prints.
 #[derive(Debug, PartialEq, Eq)]
