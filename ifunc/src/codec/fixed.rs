@@ -252,6 +252,7 @@ mod tests {
     extern crate alloc;
 
     use alloc::vec;
+    #[cfg(feature = "alloc")]
     use alloc::vec::Vec;
 
     use proptest::prelude::*;

@@ -263,6 +263,7 @@ mod tests {
     extern crate alloc;
 
     use alloc::string::String;
+    #[cfg(feature = "alloc")]
     use alloc::vec::Vec;
     use core::fmt::Debug;
 
