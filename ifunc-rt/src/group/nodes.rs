@@ -55,8 +55,8 @@ impl Drop for Membership {
 #[derive(Default)]
 struct State {
     members: BTreeMap<u32, Place>,
-    /// By node, then by the number of the connection: the oldest link is used.
-    links: BTreeMap<u32, BTreeMap<u64, Source>>,
+    /// By node, with the numbers of the connections, in the order in which they were found to lead to it: the first one is used.
+    links: BTreeMap<u32, Vec<(u64, Source)>>,
     /// Nodes to which a connection is being made.
     dialing: BTreeSet<u32>,
     /// Why the last attempt to connect to a node failed.
@@ -123,7 +123,7 @@ impl Nodes {
     #[must_use]
     pub fn source(&self, node: u32) -> Option<Source> {
         let state = self.state();
-        let (_, source) = state.links.get(&node)?.first_key_value()?;
+        let (_, source) = state.links.get(&node)?.first()?;
         Some(source.clone())
     }
 
@@ -186,8 +186,7 @@ impl Nodes {
         tracing::info!(node, connection, "linked to a node of the group");
         let mut state = self.state();
         let links = state.links.entry(node).or_default();
-        let first = links.first_key_value().map(|(_, first)| first.clone());
-        links.insert(connection, source.clone());
+        let first = links.first().map(|(_, first)| first.clone());
         // One link is used at a time. A link to a process that was started again replaces that to the earlier one.
         let epoch = |source: &Source| source.shared().lock().connection.peer_epoch();
         let replaces = match &first {
@@ -196,8 +195,8 @@ impl Nodes {
         };
         if replaces && first.is_some() {
             links.clear();
-            links.insert(connection, source.clone());
         }
+        links.push((connection, source.clone()));
         drop(state);
         if let Some(first) = first.filter(|_| replaces) {
             first.shared().lock().connection.leave_node();
@@ -213,8 +212,9 @@ impl Nodes {
         let mut state = self.state();
         let links = &mut state.links;
         let of_node = links.get_mut(&node)?;
-        let source = of_node.remove(&connection);
-        let next = of_node.first_key_value().map(|(_, next)| next.clone());
+        let at = of_node.iter().position(|(number, _)| *number == connection);
+        let source = at.map(|at| of_node.remove(at).1);
+        let next = of_node.first().map(|(_, next)| next.clone());
         if of_node.is_empty() {
             links.remove(&node);
         }

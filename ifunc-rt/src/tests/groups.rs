@@ -1,7 +1,7 @@
 //! Groups: nodes that connect to each other at the same time, later, and again.
 
 use std::collections::BTreeMap;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -180,6 +180,25 @@ fn a_link_to_a_node_lasts_as_long_as_both_ends() {
     let refused = add.call(&1).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("was not sent"), "{refused}");
     nodes.remove(0).0.stop().unwrap();
+}
+
+#[test]
+fn the_first_of_several_links_to_a_node_is_used() {
+    let targets: Vec<_> = (0..2).map(|_| listen("loopback")).collect();
+    let addresses: Vec<_> = targets.iter().map(Target::address).collect();
+    let nodes = start(targets, |number| group(number, &addresses));
+    let zero = &nodes[0].1;
+    let used = || Arc::as_ptr(zero.source(1).unwrap().shared());
+    let first = used();
+    // Another one, which was accepted earlier and is found to lead to the node only now.
+    let another = Source::connect(&addresses[1]).unwrap();
+    zero.link_up(1, 0, another.clone());
+    assert_eq!(used(), first);
+    drop(zero.link_down(1, 0));
+    assert_eq!(used(), first);
+    for (serving, _) in nodes {
+        serving.stop().unwrap();
+    }
 }
 
 #[test]
