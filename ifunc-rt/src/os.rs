@@ -5,12 +5,23 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Wake;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 pub(crate) use rustix::event::epoll::EventFlags;
 use rustix::event::{self, EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+thread_local! {
+    static HERE: ThreadId = thread::current().id();
+}
+
+/// The calling thread. `std::thread::current` counts a reference to the thread's handle: two atomic read-modify-writes.
+#[inline]
+pub(crate) fn this_thread() -> ThreadId {
+    HERE.with(|here| *here)
+}
 
 /// An eventfd that only this process holds.
 #[derive(Debug)]

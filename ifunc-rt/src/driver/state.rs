@@ -226,7 +226,11 @@ impl<C: Driven> State<C> {
     /// A thread that does not wait here polled the connection: wakes those that need not wait any more, and one that
     /// replaces a lost link.
     pub(crate) fn polled(&mut self) {
-        self.tend();
+        // Nearly always nothing waits here, and the connection reports nothing.
+        let is_quiet = self.credit.is_empty() && self.futures.is_empty();
+        if !is_quiet || self.connection.signals().is_raised() {
+            self.tend();
+        }
         if !self.connection.is_connected() {
             self.hand_over();
         }

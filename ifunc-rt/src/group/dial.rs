@@ -1,6 +1,7 @@
 //! Connecting to nodes on threads of their own, while the thread that serves goes on.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ pub(crate) struct Dialer(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
+    /// `state.done` is not empty. Written under the lock: the thread that serves asks in every poll that finds nothing.
+    has_done: AtomicBool,
     doorbell: Arc<EventFd>,
     /// By whose means links are made, where they lead to the address.
     connector: Option<Arc<dyn Connector>>,
@@ -56,6 +59,7 @@ impl Dialer {
     pub(crate) fn new(doorbell: Arc<EventFd>, connector: Option<Arc<dyn Connector>>) -> Self {
         Self(Arc::new(Shared {
             state: Mutex::default(),
+            has_done: AtomicBool::new(false),
             doorbell,
             connector,
         }))
@@ -83,13 +87,19 @@ impl Dialer {
                     let result = Err(connect_error(node, why));
                     state.done.push(Dialed { node, result });
                 }
+                self.0.has_done.store(!state.done.is_empty(), Ordering::Release);
             }
         }
     }
 
     /// The results since the last call.
     pub(super) fn take_done(&self) -> Vec<Dialed> {
-        std::mem::take(&mut self.0.state().done)
+        if !self.0.has_done.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut state = self.0.state();
+        self.0.has_done.store(false, Ordering::Release);
+        std::mem::take(&mut state.done)
     }
 
     /// Connects to no more nodes, and drops the results of those under way.
@@ -128,6 +138,7 @@ impl Shared {
                 continue;
             }
             state.done.push(Dialed { node, result });
+            self.has_done.store(true, Ordering::Release);
             drop(state);
             self.doorbell.wake();
         }

@@ -61,7 +61,10 @@ impl Tasks {
     /// Does what there is to do. Returns the number of invocations that it ran.
     #[cold]
     pub(super) fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
-        host.travels.tick(!host.travels.is_ready());
+        if !host.travels.is_ready() {
+            host.travels.idle();
+        }
+        host.travels.tick_coarsely();
         if !host.travels.is_ready() {
             return 0;
         }
@@ -138,7 +141,8 @@ impl Tasks {
 
     /// Whether nothing is left to do. What waits for a closed window is sent when the node's link reports that.
     pub(super) fn is_quiet(host: &Host) -> bool {
-        host.travels.tick(true);
+        host.travels.idle();
+        host.travels.tick();
         host.send_to_nodes();
         host.dial_wanted();
         !host.travels.is_ready() && !host.travels.has_mail()

@@ -4,7 +4,7 @@
 //! connection's lock while an invocation runs, so others use the connection meanwhile, and so may the invocation.
 
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
+use std::thread::ThreadId;
 
 use ifunc_abi::hello::Hello;
 use ifunc_exec::services::now;
@@ -13,7 +13,7 @@ use ifunc_proto::link::{Inbound as _, Outbound as _};
 use ifunc_proto::{Closed, ServerConfig};
 
 use super::{Connection, Protocol};
-use crate::os::EventFd;
+use crate::os::{EventFd, this_thread};
 use crate::policy::Connect;
 use crate::target::Bound;
 use crate::transport::{ConnectError, Ends, Link, Route, Waiter, with_link};
@@ -118,14 +118,14 @@ impl Connection {
     /// This thread polls from now on, or any thread may.
     pub(crate) fn set_polled_here(&mut self, is_here: bool) {
         if let Some(service) = &mut self.service {
-            service.polled_by = is_here.then(|| thread::current().id());
+            service.polled_by = is_here.then(this_thread);
         }
     }
 
     /// Whether this thread would wait for itself: it is the one that polls.
     pub(super) fn is_polled_here(&self) -> bool {
         let thread = self.service.as_ref().and_then(|service| service.polled_by);
-        thread.is_some_and(|thread| thread == thread::current().id())
+        thread.is_some_and(|thread| thread == this_thread())
     }
 
     /// As [`waiter`](Self::waiter), if those that wait for the connection poll the link themselves.
