@@ -217,6 +217,9 @@ impl Duplex {
             processed += polled;
             // Before the link is asked for more, which may take system calls.
             host.send_to_nodes();
+            if host.travels.has_mail() {
+                break;
+            }
         }
         self.is_busy |= processed > 0;
         if argument.shared {

@@ -340,7 +340,27 @@ impl Links {
         if handled == 0 || handled > TEND as usize {
             self.until_tended = 0;
         }
+        if handled > 0 && self.active.len() > 1 {
+            self.end_busy_poll(host);
+        }
         handled
+    }
+
+    /// Sends what nodes reported for sources of other connections. Rotates the connections so that none is always served first.
+    #[inline(never)]
+    fn end_busy_poll(&mut self, host: &Host) {
+        self.deliver(host);
+        let first = self.active.pop_front();
+        self.active.extend(first);
+    }
+
+    /// Sends what nodes reported for sources.
+    fn deliver(&mut self, host: &Host) {
+        if host.travels.has_mail() {
+            for connection in &mut self.active {
+                connection.deliver(host);
+            }
+        }
     }
 
     /// Removes a connection that ended.
@@ -365,8 +385,7 @@ impl Links {
         self.unpark(&keys);
     }
 
-    /// Gathers connections, and parks those that had nothing. Rotates the others so that no connection is always served
-    /// first.
+    /// Gathers connections, and parks those that had nothing.
     #[inline(never)]
     fn tend(&mut self, host: &Host) {
         self.until_tended = TEND;
@@ -375,14 +394,7 @@ impl Links {
             host.executor.drop_replaced();
         }
         self.gather(host);
-        if host.travels.has_mail() {
-            for connection in &mut self.active {
-                connection.deliver(host);
-            }
-        }
-        if self.active.len() > 1 {
-            self.active.rotate_left(1);
-        }
+        self.deliver(host);
     }
 
     /// Takes the next active connection, for a thread to have for itself.
