@@ -1,11 +1,12 @@
 //! Sending to a node what waits for it, as its window allows.
 
+use ifunc_abi::ImageId;
 use ifunc_abi::frame::BODY_ALIGN;
 use ifunc_abi::status::{Rejection, Status};
 use zerocopy::little_endian::U64;
 
 use super::Node;
-use super::members::Member;
+use super::members::{Handles, Member};
 use super::outbox::{Control, Sent};
 use super::visit::left;
 use crate::caller::{Image, NotSent, Submission, SubmitError};
@@ -42,7 +43,6 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         now: u64,
     ) -> bool {
         self.now = now;
-        self.prune(node, connection, link);
         if self
             .members
             .get(&node)
@@ -52,6 +52,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             connection.refuse(link, "it receives nothing while too many replies wait for it");
         }
         let is_done = self.send_all(node, connection, link, now);
+        // Not before: what is sent is on its way meanwhile.
+        self.prune(node, connection, link);
         if let Some(member) = self.members.get_mut(&node) {
             member.is_blocked = !is_done;
         }
@@ -162,11 +164,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             }
             return true;
         }
-        let image = message.image.clone();
-        let handle = member.handle_of(image, connection);
-        let Some(message) = member.queue.front() else {
-            return true;
-        };
+        let handle = member.handles.of(&message.image, connection);
         let submission = Submission {
             handle,
             bound: message.payload.len(),
@@ -217,24 +215,24 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     }
 }
 
-impl<I: Image + Clone> Member<I> {
-    /// The handle of an image on the node's connection.
-    fn handle_of<U, B>(&mut self, image: I, connection: &mut Connection<I, U, B>) -> u32 {
+impl Handles {
+    /// The handle of an image.
+    fn of<I: Image + Clone, U, B>(&mut self, image: &I, connection: &mut Connection<I, U, B>) -> u32 {
         self.uses += 1;
         let uses = self.uses;
-        let key = (*image.id(), image.entry());
-        if let Some((_, handle, used)) = self.handles.iter_mut().find(|(other, ..)| *other == key) {
+        let is_of = |(id, entry): &(ImageId, u8)| *entry == image.entry() && id == image.id();
+        if let Some((_, handle, used)) = self.bound.iter_mut().find(|(key, ..)| is_of(key)) {
             *used = uses;
             return *handle;
         }
-        if self.handles.len() >= MAX_HANDLES
-            && let Some(oldest) = (0..self.handles.len()).min_by_key(|&index| self.handles[index].2)
+        if self.bound.len() >= MAX_HANDLES
+            && let Some(oldest) = (0..self.bound.len()).min_by_key(|&index| self.bound[index].2)
         {
-            let (_, handle, _) = self.handles.swap_remove(oldest);
+            let (_, handle, _) = self.bound.swap_remove(oldest);
             connection.caller.unbind(handle);
         }
-        let handle = connection.caller.bind(image);
-        self.handles.push((key, handle, uses));
+        let handle = connection.caller.bind(image.clone());
+        self.bound.push(((*image.id(), image.entry()), handle, uses));
         handle
     }
 }

@@ -24,6 +24,15 @@ enum State {
     Lost,
 }
 
+/// The handles of images on a node's connection.
+#[derive(Debug, Default)]
+pub(super) struct Handles {
+    /// By image and entry, and when each was last used.
+    pub(super) bound: Vec<((ImageId, u8), u32, u64)>,
+    /// Counts the uses.
+    pub(super) uses: u64,
+}
+
 /// Another node.
 #[derive(Debug)]
 pub(super) struct Member<I> {
@@ -42,10 +51,7 @@ pub(super) struct Member<I> {
     pub(super) control: VecDeque<Control>,
     /// Invocations that were sent and may not have been consumed, oldest first.
     pub(super) sent: VecDeque<Sent>,
-    /// The handles of images on the node's connection, and when each was last used.
-    pub(super) handles: Vec<((ImageId, u8), u32, u64)>,
-    /// Counts the uses of handles.
-    pub(super) uses: u64,
+    pub(super) handles: Handles,
     /// Weights are sent to it as soon as its window is open.
     pub(super) are_returns_due: bool,
     /// Its scopes to which weight is to be returned.
@@ -67,8 +73,7 @@ impl<I> Member<I> {
             queue: VecDeque::new(),
             control: VecDeque::new(),
             sent: VecDeque::new(),
-            handles: Vec::new(),
-            uses: 0,
+            handles: Handles::default(),
             are_returns_due: false,
             owed: 0,
             is_overflowing: false,
@@ -186,7 +191,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return;
         }
         member.state = State::Lost;
-        member.handles.clear();
+        member.handles.bound.clear();
         member
             .control
             .retain(|control| matches!(control, Control::Reply(..)));

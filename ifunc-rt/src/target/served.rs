@@ -46,7 +46,7 @@ pub(super) struct State {
     /// An invocation that was taken out of the link, to run it after the poll, if there was memory for its payload.
     taken: Option<(Counted, ReplyTo, Result<(), Refusal>)>,
     /// One that may travel on.
-    taken_visit: Option<Box<TakenVisit>>,
+    taken_visit: Option<TakenVisit>,
     /// What its unfinished body holds.
     held: Held,
     /// What it may use, and uses.
@@ -317,12 +317,12 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             return self.visit(&bound.counted, invocation, head, &reply_to, answer);
         }
         let has_memory = copied(&mut self.state.scratch, invocation.payload).map(drop);
-        self.state.taken_visit = Some(Box::new(TakenVisit {
+        self.state.taken_visit = Some(TakenVisit {
             counted: bound.counted.clone(),
             head: *head,
             reply_to,
             has_memory,
-        }));
+        });
         Ok(None)
     }
 
@@ -464,7 +464,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     ) -> Option<(ReplyTo, Result<usize, Box<Failed>>)> {
         if let Some(taken) = self.state.taken_visit.take() {
             let payload = std::mem::take(&mut self.state.scratch);
-            let outcome = self.run_taken_visit(*taken, payload.as_slice(), answer);
+            let outcome = self.run_taken_visit(taken, payload.as_slice(), answer);
             if payload.len() <= KEPT {
                 self.state.scratch = payload;
             }

@@ -118,7 +118,7 @@ impl Tasks {
             argument,
         };
         // It has no source here: its outcome goes where its call awaits it.
-        let _ = served.run_visit(&counted, visit, invocation, answer);
+        let _ = served.run_visit(&counted, Box::new(visit), invocation, answer);
         self.payload.shrink(64 << 10);
     }
 

@@ -1,7 +1,5 @@
 //! Invocations that may travel on, on a connection of a target.
 
-use std::sync::Arc;
-
 use ifunc_abi::travel::TravelHead;
 use ifunc_exec::services::now;
 use ifunc_proto::ANSWER_ROOM;
@@ -47,7 +45,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         }
         let arrival = self.arrival(head, reply_to);
         let travels = &self.host.travels;
-        let visit = match travels.with(|node| node.arrive(arrival, head, now())) {
+        let visit = match travels.arrive(arrival, head) {
             Ok(visit) => visit,
             Err(ended) => return ended_here(ended, 0),
         };
@@ -71,12 +69,12 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     pub(super) fn run_visit<B: Body>(
         &mut self,
         counted: &Counted,
-        visit: Visit,
+        visit: Box<Visit>,
         invocation: Invocation<'_, B>,
         mut answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
-        let travels = Arc::clone(&self.host.travels);
-        let (visit, outcome) = services::during(&travels, visit, || {
+        let travels = &self.host.travels;
+        let (visit, outcome) = services::during(travels, visit, || {
             self.run(counted, invocation, answer.as_deref_mut())
         });
         let mut answered = 0;
@@ -94,7 +92,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 None => Err(failed),
             },
         };
-        let ended = travels.with(|node| node.end(visit, outcome, now()));
+        let ended = travels.with(|node| node.end(*visit, outcome, now()));
         match (ended_here(ended, answered), long) {
             (Ok(Some(_)), Some(answer)) => Err(Box::new(Failed::answered(answer))),
             (ended, _) => ended,

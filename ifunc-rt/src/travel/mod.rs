@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::GroupStats;
-use ifunc_abi::travel::{LostNode, ScopeReport};
+use ifunc_abi::travel::{LostNode, ScopeReport, TravelHead};
 use ifunc_exec::InstalledEntry;
 use ifunc_exec::services::now;
 use ifunc_proto::host::{Failed, ReplyTo};
-use ifunc_proto::node::{Event, Node, NodeConfig};
+use ifunc_proto::node::{Arrival, Ended, Event, Node, NodeConfig};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::observe::limited;
@@ -140,8 +140,29 @@ impl Travels {
 
     /// Uses the node, and keeps what it wants done.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut ProtocolNode) -> R) -> R {
-        let Local { node, wanted } = &mut *lock(&self.node);
-        let result = call(node);
+        let mut local = lock(&self.node);
+        let result = call(&mut local.node);
+        self.settle(&mut local);
+        result
+    }
+
+    /// An invocation arrived: [`Node::arrive`]. If it came from a node and is to run, the node wants nothing done yet.
+    pub(crate) fn arrive(
+        &self,
+        from: Arrival<Origin>,
+        head: &TravelHead,
+    ) -> Result<Box<Visit>, Ended<Origin>> {
+        let is_from_node = matches!(from, Arrival::Node(_));
+        let mut local = lock(&self.node);
+        let arrived = local.node.arrive(from, head, now()).map(Box::new);
+        if arrived.is_err() || !is_from_node {
+            self.settle(&mut local);
+        }
+        arrived
+    }
+
+    /// Keeps what the node wants done.
+    fn settle(&self, Local { node, wanted }: &mut Local) {
         self.is_used.store(true, Ordering::Release);
         while let Some(event) = node.next_event() {
             self.keep(event, node.number(), wanted);
@@ -157,7 +178,6 @@ impl Travels {
         {
             self.wake();
         }
-        result
     }
 
     fn keep(&self, event: Event<Origin>, me: Option<u32>, wanted: &mut Vec<u32>) {

@@ -13,7 +13,7 @@ use super::{ProtocolNode, Travels, Visit};
 
 thread_local! {
     /// The invocation that runs on this thread and may travel; the innermost, where host functions serve.
-    static CURRENT: RefCell<Option<Box<Current>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
     /// Memory for the next invocation that sends.
     static SPARE: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::default());
 }
@@ -24,7 +24,7 @@ const KEPT: usize = 64 << 10;
 struct Current {
     /// Of whose node it is an invocation.
     owner: *const Travels,
-    visit: Visit,
+    visit: Box<Visit>,
     /// What the invocation writes to send.
     outgoing: AlignedBuffer,
     /// What the invocation was shown, at an address that stays.
@@ -37,7 +37,7 @@ struct Shown {
 }
 
 /// The invocation around the one that runs. It is restored if a hook of the host panics, too.
-struct Outer(Option<Box<Current>>);
+struct Outer(Option<Current>);
 
 impl Drop for Outer {
     fn drop(&mut self) {
@@ -46,14 +46,18 @@ impl Drop for Outer {
 }
 
 /// Runs an invocation, which may use the node meanwhile.
-pub(crate) fn during<R>(travels: &Arc<Travels>, visit: Visit, run: impl FnOnce() -> R) -> (Visit, R) {
+pub(crate) fn during<R>(
+    travels: &Arc<Travels>,
+    visit: Box<Visit>,
+    run: impl FnOnce() -> R,
+) -> (Box<Visit>, R) {
     let current = Current {
         owner: Arc::as_ptr(travels),
         visit,
         outgoing: SPARE.take(),
         shown: None,
     };
-    let outer = Outer(CURRENT.replace(Some(Box::new(current))));
+    let outer = Outer(CURRENT.replace(Some(current)));
     let result = run();
     let current = CURRENT.take();
     drop(outer);
@@ -62,7 +66,7 @@ pub(crate) fn during<R>(travels: &Arc<Travels>, visit: Visit, run: impl FnOnce()
     };
     let Current {
         visit, mut outgoing, ..
-    } = *current;
+    } = current;
     outgoing.shrink(KEPT);
     SPARE.set(outgoing);
     (visit, result)
@@ -187,9 +191,7 @@ mod tests {
                 hops: hops.into(),
                 ..TravelHead::of_source(9)
             };
-            travels
-                .with(|node| node.arrive(Arrival::Node(1), &head, 0))
-                .unwrap()
+            travels.arrive(Arrival::Node(1), &head).unwrap()
         };
         let hops = || travels.current(|current| current.visit.hops());
         let (outer, ()) = during(&travels, visit(1), || {
