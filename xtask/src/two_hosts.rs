@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use crate::debian;
 use crate::process::{built, end, lines, status};
 use crate::steps::Steps;
+use crate::transports::key;
 
 /// The command. Its last line is the program's: how many passed.
 pub(crate) fn command(options: &[String]) -> ExitCode {
@@ -54,6 +55,7 @@ fn program(options: &[String]) -> Result<Command, String> {
     let mut command = Command::new(built(&["two-hosts", "cargo-ifunc"])?.join("two-hosts"));
     command
         .args(options)
+        .envs(key()?)
         .current_dir(crate::root())
         .stdin(Stdio::null());
     Ok(command)

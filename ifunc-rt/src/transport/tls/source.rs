@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustls::{ClientConnection, Error};
@@ -19,6 +19,10 @@ use crate::keys::{PublicKey, TlsKeys};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::watch::{Watch, Watcher};
 use crate::transport::{ConnectConfig, ConnectError, Link};
+
+/// Time of an attempt to reach the host. The kernel repeats what is lost after 1 s, 3 s, 7 s …: a new attempt is answered as soon as the
+/// link is up.
+const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// The number of a source's connection at its own doorbell.
 const NUMBER: u64 = 1;
@@ -96,7 +100,16 @@ impl Attempt {
         let host = at
             .resolve()
             .map_err(|error| self.failed("looking for the host", error))?;
-        let socket = match connect_until(host, self.deadline) {
+        let attempt = || {
+            loop {
+                let end = self.deadline.min(Instant::now() + ATTEMPT);
+                match connect_until(host, end) {
+                    Ok(None) if Instant::now() < self.deadline => {}
+                    result => return result,
+                }
+            }
+        };
+        let socket = match attempt() {
             Ok(Some(socket)) => socket,
             Ok(None) => return Err(self.timeout("its host does not answer")),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
