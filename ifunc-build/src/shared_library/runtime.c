@@ -18,8 +18,20 @@
 /* The name of the ifunc. */
 extern HIDDEN const char __ifunc_runtime_name[];
 
+/* A place to return to. The compiler's own functions save two registers and an address, and the compiler the registers that it uses;
+   those of the C library save and hide all of them, which takes as long as to write a short payload. */
+#if defined(__x86_64__)
+typedef void *net_buf[5];
+#define NET_SET(buf) __builtin_setjmp(buf)
+#define NET_JUMP(buf) __builtin_longjmp(buf, 1)
+#else
+typedef jmp_buf net_buf;
+#define NET_SET(buf) _setjmp(buf)
+#define NET_JUMP(buf) longjmp(buf, 1)
+#endif
+
 /* Where a panic of this thread returns to; null outside the two functions. */
-static __thread jmp_buf *net;
+static __thread net_buf *net;
 
 HIDDEN _Noreturn void __ifunc_panic(const char *message, size_t message_len, const char *file, size_t file_len,
                                     uint32_t line, uint32_t column)
@@ -28,7 +40,7 @@ HIDDEN _Noreturn void __ifunc_panic(const char *message, size_t message_len, con
             __ifunc_runtime_name, file ? (int)file_len : 0, file ? file : "", line, column, message ? (int)message_len : 0,
             message ? message : "");
     if (net)
-        longjmp(*net, 1);
+        NET_JUMP(*net);
     abort();
 }
 
@@ -167,30 +179,32 @@ HIDDEN void rust_eh_personality(void)
 size_t __ifunc_inner_bound(const void *source_args, size_t n);
 int __ifunc_inner_init(const void *source_args, size_t n, void *payload, size_t *payload_size);
 
+/* Each finds the variable of its thread once, which is a call of the loader. */
+
 size_t __ifunc_runtime_bound(const void *source_args, size_t n)
 {
-    jmp_buf here, *outer = net;
+    net_buf here, **volatile place = &net, *volatile outer = *place;
     size_t bound;
-    if (_setjmp(here)) {
-        net = outer;
+    if (NET_SET(here)) {
+        *place = outer;
         return SIZE_MAX;
     }
-    net = &here;
+    *place = &here;
     bound = __ifunc_inner_bound(source_args, n);
-    net = outer;
+    *place = outer;
     return bound;
 }
 
 int __ifunc_runtime_init(const void *source_args, size_t n, void *payload, size_t *payload_size)
 {
-    jmp_buf here, *outer = net;
+    net_buf here, **volatile place = &net, *volatile outer = *place;
     int status;
-    if (_setjmp(here)) {
-        net = outer;
+    if (NET_SET(here)) {
+        *place = outer;
         return -1;
     }
-    net = &here;
+    *place = &here;
     status = __ifunc_inner_init(source_args, n, payload, payload_size);
-    net = outer;
+    *place = outer;
     return status;
 }
