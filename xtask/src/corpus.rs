@@ -10,12 +10,12 @@ pub(crate) fn brief(steps: &mut Steps) {
 
 /// Every case with the release setting, a few with all settings.
 pub(crate) fn run(steps: &mut Steps) {
-    corpus(steps, &[]);
+    corpus(steps, &["--features", "products"]);
 }
 
 /// Every case with every setting.
 pub(crate) fn full(steps: &mut Steps) {
-    corpus(steps, &["--", "--full"]);
+    corpus(steps, &["--features", "products", "--", "--full"]);
 }
 
 fn corpus(steps: &mut Steps, args: &[&str]) {

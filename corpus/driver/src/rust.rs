@@ -12,6 +12,8 @@ use crate::{Failure, Places, direct};
 /// The package that every run builds with every setting, without its features.
 const ALWAYS: &str = "corpus-language";
 const PACKAGES: [&str; 2] = [ALWAYS, "corpus-crates"];
+/// The package that only a driver with the feature `products` has cases of, for the first setting: the release profile.
+const PRODUCTS: &str = "corpus-products";
 
 /// Builds and runs the Rust cases: all of this program with the release setting, and either [`ALWAYS`] or all with the other
 /// settings that the run takes.
@@ -25,15 +27,21 @@ pub(crate) fn run(
     let cases: Vec<Case> = corpus_language::CASES
         .iter()
         .chain(corpus_crates::CASES)
+        .chain(corpus_products::CASES)
         .flat_map(|file| file.iter().copied())
         .collect();
     let expected: Vec<Vec<Outcome>> = cases.iter().map(|case| call(case, inputs)).collect();
     let cases: Vec<(Case, Vec<Outcome>)> = cases.into_iter().zip(expected).collect();
+    let products: usize = corpus_products::CASES.iter().map(|file| file.len()).sum();
+    let (without_products, _) = cases.split_at(cases.len() - products);
     let settings = Setting::rust();
     for (number, setting) in settings.iter().enumerate() {
         let Some(all) = extent.takes_all(number, settings.len()) else {
             continue;
         };
+        // With every setting, these crates would compile for an hour.
+        let has_products = cfg!(feature = "products") && number == 0;
+        let taken = if has_products { &cases } else { without_products };
         let mut options = BuildOptions {
             current_dir: Some(places.root.clone()),
             opt_level: Some(setting.level),
@@ -45,6 +53,10 @@ pub(crate) fn run(
         match all {
             true => {
                 options.packages = PACKAGES.map(Into::into).into();
+                if has_products {
+                    options.packages.push(PRODUCTS.into());
+                    options.features = vec![format!("{PRODUCTS}/all")];
+                }
                 if !cfg!(feature = "all") {
                     // The cases that are in this program, too.
                     options.no_default_features = true;
@@ -62,7 +74,7 @@ pub(crate) fn run(
             Err(error) => {
                 println!("{}{error}", diagnostics.0);
                 let why = "the packages do not build";
-                for (case, _) in cases.iter().filter(|_| all) {
+                for (case, _) in taken.iter().filter(|_| all) {
                     report.line(case.name, case.features, setting, None, Err(why.into()));
                 }
                 if !all {
@@ -71,7 +83,7 @@ pub(crate) fn run(
                 continue;
             }
         };
-        run_setting(all, setting, &cases, &built, inputs, remote, report)?;
+        run_setting(all, setting, taken, &built, inputs, remote, report)?;
     }
     Ok(())
 }
