@@ -179,9 +179,11 @@ pub unsafe extern "C" fn ifunc_handle_call_wait(
 ) -> ifunc_status {
     enter(|| {
         write_to!(answer_len, 0);
-        let bytes = object!(handle).handle.call(bytes!(args, n))?.wait()?;
-        write_to!(answer_len, bytes.len());
-        give(&bytes, answer, capacity)
+        let call = object!(handle).handle.call(bytes!(args, n))?;
+        call.wait_with(|bytes| {
+            write_to!(answer_len, bytes.len());
+            give(bytes, answer, capacity)
+        })?
     })
 }
 

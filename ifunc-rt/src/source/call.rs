@@ -326,14 +326,44 @@ impl<A> Call<A> {
         }
     }
 
-    #[inline(never)]
+    /// Waits as [`wait`](Self::wait), and calls `with` for the bytes of the answer where they lie: they are not copied, and no memory is
+    /// allocated for a short answer.
+    ///
+    /// ```no_run
+    /// # fn print(everything: &ifunc_rt::Handle<ifunc_rt::ByName>) -> Result<(), ifunc_rt::Error> {
+    /// let len = everything.call(&[])?.wait_with(<[u8]>::len)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    #[inline]
+    pub fn wait_with<R>(mut self, with: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
+        let with = |bytes: &[u8]| Ok(with(bytes));
+        match self.try_take() {
+            Some(outcome) => self.finish_with(with, outcome),
+            None => self.wait_longer_with(self.submitter.timeout, with),
+        }
+    }
+
+    #[inline(always)]
     fn wait_longer(&mut self, timeout: Duration) -> Result<A, Error> {
+        self.wait_longer_with(timeout, self.decode)
+    }
+
+    #[inline(never)]
+    fn wait_longer_with<R>(
+        &mut self,
+        timeout: Duration,
+        with: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
+    ) -> Result<R, Error> {
         self.task = None;
         let (token, shared) = (self.token, self.submitter.shared());
         let waited = shared.wait(after(timeout), Want::Completion(token), |connection| {
             Ok(connection.receive(token))
         });
-        self.waited(waited)
+        self.waited(waited, with)
     }
 
     /// The outcome, if the call ended.
@@ -360,9 +390,13 @@ impl<A> Call<A> {
     }
 
     /// The result of a wait. After some errors of the wait itself the call still has its token.
-    fn waited(&mut self, waited: Result<Outcome, Ended<Error>>) -> Result<A, Error> {
+    fn waited<R>(
+        &mut self,
+        waited: Result<Outcome, Ended<Error>>,
+        with: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
+    ) -> Result<R, Error> {
         match waited {
-            Ok(outcome) => self.finish(outcome),
+            Ok(outcome) => self.finish_with(with, outcome),
             Err(ended) => {
                 if !matches!(ended, Ended::TimedOut(_) | Ended::NoThread(_)) {
                     self.token = 0;
@@ -375,12 +409,22 @@ impl<A> Call<A> {
     /// The result of a call that ended.
     #[inline(always)]
     fn finish(&mut self, outcome: Outcome) -> Result<A, Error> {
+        self.finish_with(self.decode, outcome)
+    }
+
+    /// The same, of which `with` makes another answer.
+    #[inline(always)]
+    fn finish_with<R>(
+        &mut self,
+        with: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
+        outcome: Outcome,
+    ) -> Result<R, Error> {
         self.token = 0;
         // To drop a task is a call, even where there is none.
         if self.task.is_some() {
             self.task = None;
         }
-        decoded(&self.submitter, self.decode, outcome)
+        decoded(&self.submitter, with, outcome)
     }
 
     #[cold]
@@ -432,7 +476,7 @@ impl<A> Call<A> {
 #[inline(always)]
 pub(super) fn decoded<A>(
     submitter: &Submitter,
-    decode: fn(&[u8]) -> Result<A, DecodeError>,
+    decode: impl FnOnce(&[u8]) -> Result<A, DecodeError>,
     outcome: Outcome,
 ) -> Result<A, Error> {
     let library = &submitter.binding.library;
@@ -474,7 +518,7 @@ impl<A> Future for Call<A> {
         let take = &mut |connection: &mut Connection| Ok(connection.receive(token));
         let waited = ready!(task.poll(context, Want::Completion(token), take));
         this.task = None;
-        Poll::Ready(this.waited(waited))
+        Poll::Ready(this.waited(waited, this.decode))
     }
 }
 
