@@ -23,6 +23,9 @@ const TARGET_LINGER: Duration = Duration::from_millis(20);
 /// Time between two checks whether the peer's kernel has everything.
 const CHECK: Duration = Duration::from_millis(1);
 
+/// The longest sleep of a source, and of a target that made a link.
+const SLICE: Duration = Duration::from_millis(5);
+
 /// What events of the doorbell's own eventfd are named by; no connection has this number.
 const BELL: u64 = 0;
 
@@ -291,6 +294,11 @@ const RECEIVING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 impl Waiter for Connection {
     fn doorbell(&self) -> BorrowedFd<'_> {
         self.doorbell.as_fd()
+    }
+
+    /// Bounds a wait for credit that another thread's poll has received.
+    fn poll_interval(&self) -> Option<Duration> {
+        Some(SLICE)
     }
 
     fn clear_doorbell(&self) {
