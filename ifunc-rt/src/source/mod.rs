@@ -159,7 +159,7 @@ impl Source {
 
     /// The typed handle of an ifunc. The source searches for its library `NAME.so` in `IFUNC_LIB_DIR`, then in
     /// `UCX_IFUNC_LIB_DIR`, beside the executable, and in `target/ifunc/release` of the workspace
-    /// ([`find_library`](crate::find_library)). It reads the library and does not open it, so none of the library's code runs in this
+    /// ([`find_library`]). It reads the library and does not open it, so none of the library's code runs in this
     /// process.
     ///
     /// # Errors
