@@ -45,8 +45,8 @@ const PATHS: &[Path] = &[
         what: "poll",
         messages: 1,
         own: alone,
-        usual: 312.0,
-        first: 417.0,
+        usual: 309.0,
+        first: 403.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
@@ -61,8 +61,8 @@ const PATHS: &[Path] = &[
         what: "call",
         messages: 1,
         own: alone,
-        usual: 1084.0,
-        first: 1527.0,
+        usual: 1062.0,
+        first: 1494.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.
     Path {

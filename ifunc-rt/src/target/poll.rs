@@ -327,31 +327,49 @@ impl Links {
         self.until_tended -= 1;
         let mut handled = 0;
         let mut at = 0;
+        if let Some(connection) = self.active.front_mut() {
+            match connection.poll(host, session, argument) {
+                Some(frames) => (handled, at) = (frames, 1),
+                None => self.forget(host, 0),
+            }
+        }
+        if at < self.active.len() {
+            handled = self.poll_others(host, session, argument, handled, at);
+        }
+        self.polls += 1;
+        if handled == 0 || handled > TEND as usize {
+            self.until_tended = 0;
+        }
+        handled
+    }
+
+    /// Polls the connections behind the first one, and sends what nodes reported for sources of other connections. Rotates the
+    /// connections so that none is always served first. Returns how many frames these and the first one handled.
+    #[inline(never)]
+    fn poll_others(
+        &mut self,
+        host: &Host,
+        session: &mut Session<'_>,
+        argument: &Argument,
+        mut handled: usize,
+        mut at: usize,
+    ) -> usize {
         while let Some(connection) = self.active.get_mut(at) {
             match connection.poll(host, session, argument) {
                 Some(frames) => {
                     handled += frames;
                     at += 1;
+                    self.polls += 1;
                 }
                 None => self.forget(host, at),
             }
         }
-        self.polls += at;
-        if handled == 0 || handled > TEND as usize {
-            self.until_tended = 0;
-        }
-        if handled > 0 && self.active.len() > 1 {
-            self.end_busy_poll(host);
+        if handled > 0 {
+            self.deliver(host);
+            let first = self.active.pop_front();
+            self.active.extend(first);
         }
         handled
-    }
-
-    /// Sends what nodes reported for sources of other connections. Rotates the connections so that none is always served first.
-    #[inline(never)]
-    fn end_busy_poll(&mut self, host: &Host) {
-        self.deliver(host);
-        let first = self.active.pop_front();
-        self.active.extend(first);
     }
 
     /// Sends what nodes reported for sources.
