@@ -7,7 +7,7 @@ use crate::process::{cargo, output, status};
 use crate::steps::Steps;
 
 /// The counter.
-pub(crate) const PACKAGE: &str = "ifunc-instructions";
+const PACKAGE: &str = "ifunc-instructions";
 /// Compiles what a message passes through as a release build does.
 const OPTIMISED: &str = "benches/instructions/optimised.toml";
 

@@ -2,7 +2,6 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::instructions;
 use crate::process::{cargo, end, output, status};
 use crate::steps::Steps;
 
@@ -25,7 +24,7 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
         };
         return end(mutants::run(text).map(drop));
     }
-    let simulator = match built(&[]) {
+    let simulator = match built() {
         Ok(simulator) => simulator,
         Err(error) => return end(Err(error)),
     };
@@ -38,20 +37,17 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
     }
 }
 
-/// The simulator, optimised, and these packages.
-fn built(others: &[&str]) -> Result<Command, String> {
-    let mut build = cargo([
+/// The simulator, optimised.
+fn built() -> Result<Command, String> {
+    let build = [
         "build",
         "--quiet",
         "--locked",
         "--release",
         "--package",
         "ifunc-simulate",
-    ]);
-    for package in others {
-        build.args(["--package", package]);
-    }
-    status(&mut build)?;
+    ];
+    status(&mut cargo(build))?;
     Ok(Command::new(crate::target().join("release/ifunc-simulate")))
 }
 
@@ -68,7 +64,6 @@ pub(crate) fn full(steps: &mut Steps) {
 }
 
 fn seeds(options: &[&str]) -> Result<String, String> {
-    // With what another part builds: the dependencies that both have are then compiled once.
-    let said = output(built(&[instructions::PACKAGE])?.args(options))?;
+    let said = output(built()?.args(options))?;
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
