@@ -370,14 +370,41 @@ fn counters_of_a_target_that_is_gone_cannot_be_read() {
     );
 }
 
+/// `add` by a name that no package of the workspace has: the images of `add` may lie in `target`.
+enum NeverBuilt {}
+
+impl Ifunc for NeverBuilt {
+    type Payload<'a> = u64;
+    type Target = u64;
+    type Answer = u64;
+    const NAME: &'static str = "never_built";
+    const PAYLOAD: &'static Text = Add::PAYLOAD;
+    const TARGET: &'static Text = Add::TARGET;
+    const ANSWER: &'static Text = Add::ANSWER;
+    const ALIGN: usize = Add::ALIGN;
+    const IDEMPOTENT: bool = false;
+
+    fn bound(payload: &u64) -> usize {
+        Add::bound(payload)
+    }
+
+    fn encode(payload: &u64, out: &mut [u8]) -> Result<usize, EncodeError> {
+        Add::encode(payload, out)
+    }
+
+    fn decode_answer(bytes: &[u8]) -> Result<u64, DecodeError> {
+        Add::decode_answer(bytes)
+    }
+}
+
 #[test]
 fn a_test_without_an_image_says_how_to_build_it() {
-    let error = test::run::<Add>(1, &mut 0u64).unwrap_err();
+    let error = test::run::<NeverBuilt>(1, &mut 0u64).unwrap_err();
     assert!(matches!(error, test::Error::NoImage { .. }), "{error:?}");
     says(
         &error,
         &[
-            "no library `add.so`",
+            "no library `never_built.so`",
             "help: `cargo ifunc test -p ifunc-rt` builds the images",
         ],
     );

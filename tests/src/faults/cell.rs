@@ -156,9 +156,9 @@ mod tests {
     fn patterns_choose_cells() {
         let all = Cell::all();
         let count = |pattern: &str| all.iter().filter(|cell| cell.matches(pattern)).count();
-        assert_eq!(all.len(), 90);
+        assert_eq!(all.len(), 120);
         assert_eq!(count("shm"), 30);
-        assert_eq!(count("*/target/kill"), 15);
+        assert_eq!(count("*/target/kill"), 20);
         assert_eq!(count("shm/target/kill/mid-frame"), 1);
         assert_eq!(count("shm/target/kill/mid-frame/x"), 0);
         assert_eq!(count("sh"), 0);
