@@ -126,7 +126,8 @@ fn explain(address: &str, error: &StatsError) -> String {
         StatsError::Source(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {
             format!("the target at `{address}` went away and did not come back")
         }
-        other => crate::peer::text(other),
+        // The target's text is untrusted.
+        other => crate::peer::line(other),
     }
 }
 
