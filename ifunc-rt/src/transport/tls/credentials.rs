@@ -132,9 +132,35 @@ fn verify(
     Err(CertificateError::BadSignature.into())
 }
 
-/// TLS 1.2 is not spoken.
-fn never() -> Error {
-    Error::General("TLS 1.2".into())
+/// The methods in which the verifiers of both sides are the same: the peer's key is a raw one of ed25519, and TLS 1.2 is not spoken.
+macro_rules! raw_ed25519_keys {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("TLS 1.2".into()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            spki: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify(message, spki, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 /// Any source that proves to hold an ed25519 key.
@@ -158,31 +184,7 @@ impl ClientCertVerifier for AnySource {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(never())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        spki: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, spki, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_keys!();
 }
 
 /// The targets that a source knows.
@@ -211,31 +213,7 @@ impl ServerCertVerifier for KnownTargets {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(never())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        spki: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, spki, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_keys!();
 }
 
 #[cfg(all(test, not(loom)))]
