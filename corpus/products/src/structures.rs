@@ -101,7 +101,7 @@ pub fn searches(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Events and spans, which nobody collects on the target.
+/// Events and spans, for which the target has no subscriber.
 #[ifunc]
 pub fn events(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -12,9 +12,9 @@ use crate::error::Failure;
 use crate::shell::Shell;
 use crate::workspace::Workspace;
 
-/// Builds these binaries with plain cargo, with the runtime's feature `tls` if the run needs it, and returns the folder that they are in. Most host packages have binaries of the same names, which cargo
-/// writes to one folder. A lock is held while they are copied to a folder per package, so that another run
-/// cannot overwrite them.
+/// Builds these binaries with plain cargo, with the runtime's feature `tls` if the run needs it, and returns the folder that they
+/// are in. Most host packages have binaries of the same names, which cargo writes to one folder. A lock is held while they are
+/// copied to a folder per package, so that another run cannot overwrite them.
 pub(super) fn build(
     workspace: &Workspace,
     host: &Package,

@@ -5,7 +5,7 @@
 //! [background thread](super::watch), a bounded number at a time, each with a deadline ([`acceptor`]). Over the encrypted stream the
 //! sides exchange hellos ([`greeting`]), then frames ([`wire`], [`flow`]).
 //!
-//! After that no thread of the transport's works for a connection: whoever polls it reads its socket, decrypts what has arrived and
+//! After that the transport has no thread for a connection: the thread that polls it reads its socket, decrypts what has arrived and
 //! puts the bodies into memory of this process alone, where the peer cannot change them ([`connection`], [`link`]). A frame is
 //! encrypted and written when it is committed. While the socket is full there is no credit, so at most one frame waits in memory.
 //!
