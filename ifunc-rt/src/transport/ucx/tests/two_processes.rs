@@ -83,6 +83,33 @@ impl Other {
             .unwrap()
             .count()
     }
+
+    /// The local addresses, as the kernel prints them, of the sockets by which others reach it over the network.
+    fn reachable_at(&self) -> Vec<String> {
+        let proc = format!("/proc/{}", self.child.id());
+        let inodes: Vec<_> = std::fs::read_dir(format!("{proc}/fd"))
+            .unwrap()
+            .flatten()
+            .filter_map(|fd| {
+                let link = std::fs::read_link(fd.path()).ok()?;
+                let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+                Some(inode.to_owned())
+            })
+            .collect();
+        let mut found = Vec::new();
+        for table in ["tcp", "tcp6", "udp", "udp6"] {
+            let sockets = std::fs::read_to_string(format!("{proc}/net/{table}")).unwrap();
+            for line in sockets.lines().skip(1) {
+                let fields: Vec<_> = line.split_whitespace().collect();
+                let (local, state, inode) = (fields[1], fields[3], fields[9]);
+                let listens = state == "0A" || table.starts_with("udp");
+                if listens && inodes.iter().any(|own| own == inode) {
+                    found.push(local.to_owned());
+                }
+            }
+        }
+        found
+    }
 }
 
 impl Drop for Other {
@@ -181,11 +208,27 @@ pub(super) fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), LinkErro
 }
 
 by_each_mode! {
+    only_the_loopback_device_is_listened_on,
     frames_cross_and_come_back_by_any_of_ucx_s_transports,
     a_killed_target_is_noticed_and_found_again,
     killed_sources_leave_nothing_and_harm_nobody,
     an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left,
     a_stopped_target_is_not_dead,
+}
+
+fn only_the_loopback_device_is_listened_on(mode: Mode) {
+    // A process of its own: the other tests of this one have sockets, too.
+    let other = Other::start("echo", &any(mode).to_string(), &[]);
+    let mut link = connect(&other.address(), soon()).unwrap();
+    echoes(&mut link, 1, 10).unwrap();
+    let reachable = other.reachable_at();
+    // UCX's listener and its own port for data.
+    assert!(reachable.len() >= 2, "{reachable:?}");
+    assert!(
+        reachable.iter().all(|local| local.starts_with("0100007F:")),
+        "{reachable:?} beside {}",
+        other.said
+    );
 }
 
 fn frames_cross_and_come_back_by_any_of_ucx_s_transports(mode: Mode) {
