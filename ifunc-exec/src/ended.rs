@@ -44,6 +44,10 @@ pub(crate) fn end(
     };
     let escape = session.take_escape();
     session.drop_held();
+    if escape.is_some() {
+        // SAFETY: that is what it means.
+        unsafe { session.free_allocations() };
+    }
     let is_ignored = entry.flags.contains(EntryFlags::IGNORE_RESULT);
     let code = if is_ignored { context::MAIN_OK } else { code };
     let escape = match escape.map_or(Ok(code), Err) {

@@ -19,6 +19,7 @@ use ifunc::host::{CallGate, GateToken};
 use ifunc_abi::context::{Context, MAIN_BAD_PAYLOAD};
 
 pub(crate) use self::interrupt::{Interruption, Outcome};
+use crate::allocations::Allocations;
 use crate::answer::{AnswerMemory, LongAnswers};
 use crate::arch::FloatControl;
 use crate::exports::Exports;
@@ -160,6 +161,7 @@ pub(crate) struct Gate {
     pub(crate) answers: Option<Arc<dyn AnswerMemory>>,
     pub(crate) long_answers: RefCell<LongAnswers>,
     pub(crate) held: RefCell<HeldObjects>,
+    pub(crate) allocations: RefCell<Allocations>,
 }
 
 thread_local! {
@@ -186,6 +188,7 @@ impl Gate {
             answers: None,
             long_answers: RefCell::default(),
             held: RefCell::default(),
+            allocations: RefCell::default(),
         }
     }
 

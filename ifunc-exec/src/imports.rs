@@ -1,12 +1,12 @@
 //! The imports that every target provides: what the SDK calls, and what compilers call on their own.
 
-use std::alloc::Layout;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::time::SystemTime;
 
 use ifunc_abi::symbols;
 
+use crate::allocations::{alloc_plain, dealloc_plain, realloc_plain};
 use crate::answer;
 use crate::arch;
 use crate::gate::{escape_with_panic, escape_with_panic_at, on_host_side};
@@ -26,9 +26,9 @@ unsafe extern "C" {
 pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 22] {
     [
         (symbols::PANIC, arch::panic as *const ()),
-        (symbols::ALLOC, alloc as *const ()),
-        (symbols::DEALLOC, dealloc as *const ()),
-        (symbols::REALLOC, realloc as *const ()),
+        (symbols::ALLOC, alloc_plain as *const ()),
+        (symbols::DEALLOC, dealloc_plain as *const ()),
+        (symbols::REALLOC, realloc_plain as *const ()),
         (symbols::ANSWER, answer::answer as *const ()),
         (symbols::MAX_ANSWER, answer::max_answer as *const ()),
         (symbols::RELEASE, held::release as *const ()),
@@ -135,36 +135,6 @@ pub(crate) unsafe extern "C" fn assert_fail(
     unsafe { escape_with_panic(&message[..len], text(file), line, 0) }
 }
 
-// Memory that an invocation holds when it panics is lost to the process: the image's statics or the target's data may
-// point to it.
-
-extern "C" fn alloc(size: usize, align: usize) -> *mut u8 {
-    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
-        return std::ptr::null_mut();
-    };
-    // SAFETY: the size is not zero.
-    on_host_side(|| unsafe { std::alloc::alloc(layout) })
-}
-
-unsafe extern "C" fn dealloc(ptr: *mut u8, size: usize, align: usize) {
-    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
-        return;
-    };
-    // SAFETY: the ifunc's global allocator passes what `alloc` or `realloc` returned, with the same size and alignment.
-    on_host_side(|| unsafe { std::alloc::dealloc(ptr, layout) });
-}
-
-unsafe extern "C" fn realloc(ptr: *mut u8, size: usize, align: usize, new_size: usize) -> *mut u8 {
-    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
-        return std::ptr::null_mut();
-    };
-    if Layout::from_size_align(new_size, align).is_err() {
-        return std::ptr::null_mut();
-    }
-    // SAFETY: as in `dealloc`; the new size fits a layout.
-    on_host_side(|| unsafe { std::alloc::realloc(ptr, layout, new_size.max(1)) })
-}
-
 /// # Safety
 /// `out` must be valid for writes of `len` bytes, or `len` zero.
 unsafe extern "C" fn random(out: *mut u8, len: usize) -> u32 {
@@ -212,18 +182,5 @@ mod tests {
         // SAFETY: no byte is written.
         assert_eq!(unsafe { random(std::ptr::null_mut(), 0) }, 0);
         assert!(unix_time() > 1_700_000_000_000_000_000);
-    }
-
-    #[test]
-    fn absurd_sizes_are_null() {
-        assert!(alloc(usize::MAX, 8).is_null());
-        assert!(alloc(8, 3).is_null());
-        let ptr = alloc(8, 64);
-        assert!(ptr.addr().is_multiple_of(64));
-        // SAFETY: `ptr` came from `alloc` with these values.
-        unsafe {
-            assert!(realloc(ptr, 8, 64, usize::MAX).is_null());
-            dealloc(ptr, 8, 64);
-        }
     }
 }

@@ -573,6 +573,17 @@ impl Session<'_> {
         crate::held::drop_all(objects);
     }
 
+    /// Frees what the last invocation allocated, if its image keeps no memory.
+    ///
+    /// # Safety
+    /// It ended early.
+    pub(crate) unsafe fn free_allocations(&mut self) {
+        let passage = self.gate.passages.count();
+        // SAFETY: the caller's promise; the objects of the host that the invocation held were dropped, and nothing else can use it: the
+        // image keeps no memory.
+        unsafe { self.gate.allocations.borrow_mut().free_of_last(passage) };
+    }
+
     /// How long an invocation may run.
     pub(crate) fn limit(&self) -> Option<std::time::Duration> {
         self.gate.limit()

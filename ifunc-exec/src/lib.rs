@@ -13,12 +13,14 @@
 //! | an invocation enters it through the call gate | `in_process.rs`, `gate.rs`, `ended.rs`, `arch` |
 //! | what it imports changes, while it runs | `exports`, `entrance.rs`, `threads.rs` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
+//! | it allocates, and ends early with what it allocated | `allocations.rs` |
 //! | it raises a fault, or runs for too long | `contain`, `gate/interrupt.rs` |
 //! | it sends others, or travels on | `services.rs` |
 //! | a debugger asks what it is | `debug` |
 //!
 //! What the source runs of an ifunc, to write payloads, is in [`library`].
 
+mod allocations;
 mod answer;
 mod arch;
 mod arena;

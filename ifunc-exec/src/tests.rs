@@ -1,5 +1,6 @@
 //! The executor as its users see it, with images whose machine code is written out here.
 
+mod allocations;
 pub(crate) mod kernel;
 
 use std::ffi::c_void;

@@ -127,7 +127,7 @@ pub use {serde, zerocopy};
 /// | `name = "add_v2"` | the ifunc's name, if it differs from the function's |
 /// | `codec = zerocopy`, `postcard`, `raw`, `custom` | the payload's encoding |
 /// | `idempotent` | a source may send an invocation again when it does not know whether the first attempt ran |
-/// | `pinned` | the function's address outlives the invocation (a callback that the host keeps): the target never evicts the code |
+/// | `pinned` | the function's address outlives the invocation (a callback that the host keeps), or that of memory which it allocates (as a number): the target never evicts the code, and frees no memory of an invocation that panics |
 ///
 /// The attribute leaves the function as it is and adds a type of the same name that implements [`Ifunc`].
 /// Image builds add the C symbols `NAME_main`, `NAME_payload_bound` and `NAME_payload_init`.

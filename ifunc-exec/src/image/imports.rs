@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::{Image, ImportFlags, ImportKind, Relocation};
 
+use crate::allocations::keeps_no_memory;
+
 /// The imports of an image.
 #[derive(Debug)]
 pub(crate) struct Imports {
@@ -12,6 +14,8 @@ pub(crate) struct Imports {
     pub(crate) symbols: Box<[Imported]>,
     /// The shared libraries that it needs.
     pub(crate) needed: Box<[Box<str>]>,
+    /// The image [keeps no memory](keeps_no_memory), unless what it imports does.
+    pub(crate) keeps_no_memory: bool,
 }
 
 /// An import.
@@ -53,6 +57,7 @@ impl Imports {
                 let needed = image.needed().filter(|soname| seen.insert(*soname));
                 needed.map(Into::into).collect()
             },
+            keeps_no_memory: keeps_no_memory(image),
         }
     }
 

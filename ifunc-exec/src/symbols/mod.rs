@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ifunc::host::{EXPORTS, ExportKind, NameConflict, NamedTypes};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
-use ifunc_abi::symbols::REPLACE_EXPORT;
+use ifunc_abi::symbols::{COMPILER_IMPORTS, REPLACE_EXPORT, RUNTIME_IMPORTS};
 
 pub use self::interfaces::Interfaces;
 pub use self::libraries::InvalidSoname;
@@ -21,6 +21,7 @@ use self::libraries::SharedLibrary;
 pub use self::sets::NamedSet;
 pub(crate) use self::symbol::Guard;
 pub use self::symbol::Symbol;
+use crate::allocations::note_all;
 use crate::exports::remote::replace_export;
 use crate::image::imports::{Imported, Imports};
 use crate::imports::runtime_imports;
@@ -297,7 +298,20 @@ impl<'a> SymbolsAfter<'a> {
         if !differing.is_empty() {
             return Err(Refusal::listing(Rejection::ImportSignature, differing));
         }
+        if self.keeps_no_memory(imports) {
+            note_all(&mut got);
+        }
         Ok(got)
+    }
+
+    /// Whether no pointer outlives the invocation that wrote it, whatever safe code of an image does.
+    fn keeps_no_memory(self, imports: &Imports) -> bool {
+        let only_borrows = |import: &Imported| {
+            RUNTIME_IMPORTS.contains(&&*import.name)
+                || COMPILER_IMPORTS.contains(&&*import.name)
+                || import.fingerprint != 0 && self.symbol(&import.name).is_none_or(Symbol::only_borrows)
+        };
+        imports.keeps_no_memory && imports.needed.is_empty() && imports.symbols.iter().all(only_borrows)
     }
 
     fn binding(self, import: &Imported, libraries: &[&SharedLibrary]) -> Binding<'a> {

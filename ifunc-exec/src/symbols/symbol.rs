@@ -169,6 +169,14 @@ impl Symbol {
         self.address
     }
 
+    /// Whether it keeps no pointer that it is passed, by its type: a function that safe code may call borrows, and a variable that holds
+    /// no pointer takes none.
+    pub(crate) fn only_borrows(&self) -> bool {
+        let mut all = self.signature.iter().chain(&self.earlier);
+        let is_safe = |text: &str| !text.starts_with("unsafe ") && !text.contains('*');
+        self.signature.is_some() && all.all(|signature| is_safe(&signature.text))
+    }
+
     /// Whether an image may import it with a type of this fingerprint; 0: not stated.
     pub(crate) fn has_type(&self, fingerprint: Fingerprint) -> bool {
         let Some(signature) = &self.signature else {

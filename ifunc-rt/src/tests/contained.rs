@@ -223,6 +223,65 @@ fn a_fault_in_a_batch_is_that_of_its_entry() {
     assert_eq!(target.finish(), 90);
 }
 
+/// Allocates a mebibyte, writes to it, and executes no valid instruction. `static_data`: it keeps the pointer, and reads what the
+/// invocation before it has left there.
+fn allocates_and_faults(static_data: bool) -> ImageParts {
+    let mut rx = vec![0x50]; // push rax: aligns the stack
+    if static_data {
+        rx.extend([0x48, 0x8b, 0x05, 0xf8, 0x0f, 0, 0]); // mov rax, [rip+0xff8] → 0x1000
+        rx.extend([0x48, 0x85, 0xc0, 0x74, 0x02, 0x8a, 0x00]); // test rax, rax; jz over; mov al, [rax]
+    } else {
+        rx.resize(15, 0x90);
+    }
+    rx.extend([0xbf, 0, 0, 0x10, 0, 0xbe, 16, 0, 0, 0]); // over: mov edi, 1 << 20; mov esi, 16
+    rx.extend([0x48, 0x8b, 0x05, 0x10, 0, 0, 0, 0xff, 0x10]); // mov rax, [rip+0x10] → 0x30; call [rax]
+    rx.extend([0xc6, 0x00, 0x01]); // mov byte [rax], 1
+    if static_data {
+        rx.extend([0x48, 0x89, 0x05, 0xd4, 0x0f, 0, 0]); // mov [rip+0xfd4], rax → 0x1000
+    }
+    rx.extend([0x0f, 0x0b]); // ud2
+    rx.resize(0x38, 0xcc);
+    let name = if static_data { "keeps" } else { "keeps_nothing" };
+    ImageParts {
+        slot: Some(0x30),
+        imports: vec![images::import("__ifunc_alloc")],
+        rw_at: if static_data { 4096 } else { 0 },
+        rw_mem: if static_data { 8 } else { 0 },
+        ..image(name, &rx)
+    }
+}
+
+/// Mebibytes of this process's address space that are private and writable.
+fn data_size() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<usize>().unwrap() >> 10
+}
+
+#[test]
+fn memory_of_what_ends_early_goes_back_unless_static_data_may_point_to_it() {
+    const FAULTS: usize = 1000;
+    for static_data in [false, true] {
+        let address = unique("shm");
+        let target = Running::start(&address, contained(roomy()));
+        let source = source(&address);
+        let image = allocates_and_faults(static_data).encode().unwrap();
+        let failing = source.load_bytes(&image).unwrap();
+        let before = data_size();
+        for _ in 0..FAULTS {
+            let failed = failing.call(&1u64.to_le_bytes()).unwrap().wait().unwrap_err();
+            // What the invocation before has left is still there: reading it raises no SIGSEGV.
+            assert!(failed.to_string().contains("SIGILL"), "{failed}");
+        }
+        let grown = data_size().saturating_sub(before);
+        // Beside it other tests run.
+        assert_eq!(grown > FAULTS / 2, static_data, "{grown} MiB");
+        drop(source);
+        target.finish();
+    }
+}
+
 /// A hook ends the service after a fault of an ifunc, whose source learns of the fault.
 fn ends_after_a_fault(hook: impl Fn(&mut Escaped<'_>) -> AfterEscape + Send + Sync + 'static) {
     let address = unique("loopback");

@@ -1,6 +1,8 @@
 //! An ifunc that ends early, in every way.
 
+use alloc::vec;
 use core::arch::asm;
+use core::hint::black_box;
 
 use ifunc::prelude::*;
 
@@ -18,11 +20,12 @@ pub const WAYS: [&str; 8] = [
     "does not end",
 ];
 
-/// Changes the counter, and ends in the chosen way.
+/// Changes the counter, and ends in the chosen way while it holds a mebibyte.
 #[ifunc]
 pub fn t_faults(way: u64, state: &mut State) -> u64 {
     let before = state.counter;
     state.counter = u64::MAX;
+    let held = black_box(vec![1u8; 1 << 20]);
     // SAFETY: none: the faults are what is tested.
     unsafe {
         match way {
@@ -41,7 +44,7 @@ pub fn t_faults(way: u64, state: &mut State) -> u64 {
             _ => {}
         }
     }
-    state.counter = before;
+    state.counter = before + u64::from(held[way as usize]) - 1;
     state.counter
 }
 

@@ -1,0 +1,169 @@
+//! Which images keep no memory, and what becomes of memory that their invocations hold.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use ifunc_abi::image::{ImageFlags, ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::status::{Failure, Status};
+
+use super::{executor_with, image, install, options};
+use crate::allocations::PLAIN;
+use crate::{
+    ContainOptions, DebugInfo, Executor as _, HostSymbols, InProcess, Invocation, Symbol, fingerprint,
+};
+
+fn import(symbol: &str, signature: &str) -> ImportPart {
+    ImportPart {
+        symbol: symbol.into(),
+        flags: ImportFlags::NONE,
+        fingerprint: match signature {
+            "" => 0,
+            signature => fingerprint::of(signature),
+        },
+    }
+}
+
+/// An image that imports the allocator, and more.
+fn importing(imports: impl IntoIterator<Item = ImportPart>) -> ImageParts {
+    let mut parts = image("allocates", vec![0xc3; 16]);
+    parts.entries[0].payload = 1;
+    parts.imports = vec![import("__ifunc_alloc", "")];
+    parts.imports.extend(imports);
+    parts
+}
+
+#[test]
+fn an_image_keeps_memory_if_it_may_hold_a_pointer_after_its_invocations() {
+    const BORROWS: &str = "fn borrows(&[u8])";
+    const TAKES: &str = "unsafe fn takes(*mut u8)";
+    const COUNT: &str = "static COUNT:atomic u64";
+    const LAST: &str = "static mut LAST:*mut u8";
+    let symbol = |name, text| {
+        // SAFETY: nothing runs in this test.
+        unsafe { Symbol::typed(name, text, ptr::dangling()) }
+    };
+    let mut symbols = HostSymbols::with([
+        symbol("borrows", BORROWS),
+        symbol("takes", TAKES),
+        symbol("COUNT", COUNT),
+        symbol("LAST", LAST),
+    ])
+    .unwrap();
+    // SAFETY: as above.
+    symbols
+        .allow(unsafe { Symbol::untyped("qsort", ptr::dangling()) })
+        .unwrap();
+    let executor = InProcess::new(options(), symbols, std::sync::Arc::new(())).unwrap();
+    let data = |text: &str, name| ImportPart {
+        flags: ImportFlags::DATA,
+        ..import(name, text)
+    };
+    let plain = PLAIN[0]().addr();
+    let keeps = |parts: &ImageParts| {
+        let image = install(&executor, parts).unwrap();
+        image.got.iter().next().unwrap() == plain
+    };
+    assert!(!keeps(&importing([])));
+    assert!(!keeps(&importing([import("borrows", BORROWS)])));
+    assert!(!keeps(&importing([data(COUNT, "COUNT")])));
+    assert!(!keeps(&importing([import("memcpy", "")])));
+    // What the host does with a pointer.
+    assert!(keeps(&importing([import("takes", TAKES)])));
+    assert!(keeps(&importing([data(LAST, "LAST")])));
+    assert!(keeps(&importing([import("qsort", "")])));
+    assert!(keeps(&importing([import("borrows", "")])));
+    // What the image does with it.
+    let mut in_c = importing([]);
+    in_c.entries[0].payload = 0;
+    assert!(keeps(&in_c));
+    assert!(keeps(&ImageParts {
+        flags: ImageFlags::PINNED,
+        ..importing([])
+    }));
+    assert!(keeps(&ImageParts {
+        rw_at: 4096,
+        rw_mem: 8,
+        ..importing([])
+    }));
+}
+
+/// Allocates 64 bytes twice, resizes the first to the payload's number, frees the second, and writes what is left to the target
+/// argument. It then ends by an instruction that is none if the number is odd, and returns otherwise.
+fn holds_one() -> ImageParts {
+    let mut rx = vec![0x53, 0x55, 0x41, 0x54]; // push rbx; push rbp; push r12
+    rx.extend([0x49, 0x89, 0xd4, 0x48, 0x8b, 0x1f]); // mov r12, rdx; mov rbx, [rdi]
+    let slot_at = 0x80;
+    // Through the slot: the import of this index.
+    let call = |rx: &mut Vec<u8>, index: u8| {
+        rx.extend([0x48, 0x8b, 0x05]); // mov rax, [rip+…]
+        let distance = slot_at - (rx.len() as u32 + 4);
+        rx.extend(distance.to_le_bytes());
+        rx.extend([0xff, 0x50, index * 8]); // call [rax+8*index]
+    };
+    let two_arguments = [0xbf, 64, 0, 0, 0, 0xbe, 16, 0, 0, 0]; // mov edi, 64; mov esi, 16
+    rx.extend(two_arguments);
+    call(&mut rx, 0);
+    rx.extend([0x48, 0x89, 0xc5]); // mov rbp, rax
+    rx.extend(two_arguments);
+    call(&mut rx, 0);
+    rx.extend([0x48, 0x89, 0xc7, 0xbe, 64, 0, 0, 0, 0xba, 16, 0, 0, 0]); // mov rdi, rax; mov esi, 64; mov edx, 16
+    call(&mut rx, 1);
+    rx.extend([0x48, 0x89, 0xef, 0xbe, 64, 0, 0, 0, 0xba, 16, 0, 0, 0]); // mov rdi, rbp; mov esi, 64; mov edx, 16
+    rx.extend([0x48, 0x89, 0xd9]); // mov rcx, rbx
+    call(&mut rx, 2);
+    rx.extend([0x49, 0x89, 0x04, 0x24]); // mov [r12], rax
+    rx.extend([0xf6, 0xc3, 1, 0x74, 2, 0x0f, 0x0b]); // test bl, 1; jz over; ud2
+    rx.extend([0x41, 0x5c, 0x5d, 0x5b, 0x31, 0xc0, 0xc3]); // over: pop r12; pop rbp; pop rbx; xor eax, eax; ret
+    assert!(rx.len() <= slot_at as usize);
+    rx.resize(slot_at as usize + 8, 0xcc);
+    let mut parts = image("holds_one", rx);
+    parts.entries[0].payload = 1;
+    parts.slot = Some(slot_at);
+    parts.imports = ["__ifunc_alloc", "__ifunc_dealloc", "__ifunc_realloc"]
+        .map(|symbol| import(symbol, ""))
+        .into();
+    parts
+}
+
+#[test]
+fn what_an_invocation_holds_is_freed_if_it_ends_early_and_stays_if_it_returns() {
+    let contain = ContainOptions {
+        faults: true,
+        deadline: None,
+    };
+    let (executor, _) = executor_with(1 << 16, 4, DebugInfo::default(), contain);
+    let installed = install(&executor, &holds_one()).unwrap();
+    let entry = InProcess::entries(&installed).next().unwrap();
+    let mut thread = executor.thread().unwrap();
+    // Larger than any block of memory that is kept for reuse: freed, it is not mapped.
+    const EVEN: u64 = 64 << 20;
+    let mut run = |size: u64| {
+        let mut left = 0usize;
+        // SAFETY: the payload is a number, and the target argument takes an address.
+        let invocation = unsafe {
+            Invocation::new(
+                &*entry,
+                (&raw const size).cast(),
+                8,
+                (&raw mut left).cast::<c_void>(),
+                1,
+            )
+        };
+        let ended = InProcess::run(&mut thread.session(), invocation, None);
+        (left, ended.map_err(|failed| failed.status))
+    };
+    let is_mapped = |address: usize| {
+        let page: *mut c_void = ptr::with_exposed_provenance_mut(address & !4095);
+        // SAFETY: asks the kernel; nothing is read.
+        unsafe { libc::msync(page, 4096, libc::MS_ASYNC) == 0 }
+    };
+    let (returned, ended) = run(EVEN);
+    assert_eq!(ended, Ok(0));
+    let (escaped, ended) = run(EVEN + 1);
+    assert_eq!(ended, Err(Status::Failed(Failure::Fault)));
+    assert!(returned != 0 && escaped != 0 && returned != escaped);
+    assert!(is_mapped(returned) && !is_mapped(escaped));
+    let layout = std::alloc::Layout::from_size_align(EVEN as usize, 16).unwrap();
+    // SAFETY: allocated by the image with this layout, and not freed.
+    unsafe { std::alloc::dealloc(ptr::with_exposed_provenance_mut(returned), layout) };
+}
