@@ -113,6 +113,16 @@ pub fn intermediate_code(data: &[u8]) -> Option<&'static str> {
         .then_some("GCC's intermediate code")
 }
 
+/// Name of the format of an object that a compiler for another system made. `None`: it is ELF, or no object.
+fn foreign_format(data: &[u8]) -> Option<&'static str> {
+    match data {
+        [0xcf | 0xce, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => Some("Mach-O"),
+        [0x64, 0x86, ..] => Some("COFF"),
+        [0, b'a', b's', b'm', ..] => Some("WebAssembly"),
+        _ => None,
+    }
+}
+
 /// An object.
 pub(crate) struct Object<'a> {
     pub(crate) name: String,
@@ -137,10 +147,20 @@ impl<'a> Object<'a> {
             return Err(Unreadable::new(reason, help::INTERMEDIATE_CODE));
         }
         let foreign = |reason: String| Unreadable::new(reason, help::FOREIGN);
+        if let Some(format) = foreign_format(data) {
+            return Err(foreign(format!("an object in the format {format}, not ELF")));
+        }
         let kind = object::FileKind::parse(data)
             .map_err(|e| Unreadable::new(format!("no object and no archive ({e})"), help::NO_OBJECT))?;
-        if kind != object::FileKind::Elf64 {
-            return Err(foreign(format!("{kind:?} is not a 64-bit ELF object")));
+        match kind {
+            object::FileKind::Elf64 => {}
+            object::FileKind::Elf32 => return Err(foreign("a 32-bit object".into())),
+            _ => {
+                return Err(Unreadable::new(
+                    "an archive in an archive".into(),
+                    help::NO_OBJECT,
+                ));
+            }
         }
         let malformed = |error: object::Error| Unreadable::new(error.to_string(), help::MALFORMED);
         let header = Header::parse(data).map_err(malformed)?;

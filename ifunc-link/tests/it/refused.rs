@@ -361,6 +361,11 @@ fn odd_inputs() -> Vec<(&'static str, Vec<u8>)> {
             file.resize(64, 0);
             file
         }),
+        ("input_coff", {
+            let mut file = vec![0x64, 0x86, 3, 0];
+            file.resize(64, 0);
+            file
+        }),
         ("input_name_not_utf8", {
             let name = plain.windows(11).position(|name| name == b"\0arith_main");
             changed(name.unwrap() + 1, &[0xff])
