@@ -7,12 +7,28 @@ use std::process::{Command, Stdio};
 
 use cargo_metadata::{Message, Package};
 
-use crate::cli::CargoArgs;
+use crate::cli::{CargoArgs, Transport};
 use crate::error::Failure;
 use crate::shell::Shell;
 use crate::workspace::Workspace;
 
-/// Builds these binaries with plain cargo, with the runtime's feature `tls` if the run needs it, and returns the folder that they
+/// The feature of a host's runtime that a run over its transport needs, if it is none of the default.
+#[derive(Clone, Copy)]
+pub(super) struct RuntimeFeature(Option<&'static str>);
+
+impl RuntimeFeature {
+    pub(super) fn of(transport: Transport) -> Self {
+        Self(matches!(transport, Transport::Tls).then_some("ifunc-rt/tls"))
+    }
+
+    fn pass_to(self, command: &mut Command) {
+        if let Self(Some(feature)) = self {
+            command.args(["--features", feature]);
+        }
+    }
+}
+
+/// Builds these binaries with plain cargo, and returns the folder that they
 /// are in. Most host packages have binaries of the same names, which cargo writes to one folder. A lock is held while they are
 /// copied to a folder per package, so that another run cannot overwrite them.
 pub(super) fn build(
@@ -20,7 +36,7 @@ pub(super) fn build(
     host: &Package,
     programs: &[&str],
     profile: &str,
-    is_tls: bool,
+    feature: RuntimeFeature,
     cargo: &CargoArgs,
     shell: &mut Shell,
 ) -> Result<PathBuf, Failure> {
@@ -31,7 +47,7 @@ pub(super) fn build(
     lock.lock().map_err(Failure::io("lock", &lock_path))?;
 
     shell.detail("Compiling", format_args!("host package `{}`", host.name));
-    let built = executables(workspace, host, programs, profile, is_tls, cargo, shell)?;
+    let built = executables(workspace, host, programs, profile, feature, cargo, shell)?;
     let folder = folder.join(host.name.as_str());
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
     for (bin, path) in &built {
@@ -53,7 +69,7 @@ fn executables(
     host: &Package,
     programs: &[&str],
     profile: &str,
-    is_tls: bool,
+    feature: RuntimeFeature,
     cargo: &CargoArgs,
     shell: &Shell,
 ) -> Result<Vec<(String, PathBuf)>, Failure> {
@@ -61,9 +77,7 @@ fn executables(
     let mut command = Command::new(&program);
     command.args(["build", "--message-format=json-render-diagnostics"]);
     command.args(["--profile", profile]);
-    if is_tls {
-        command.args(["--features", "ifunc-rt/tls"]);
-    }
+    feature.pass_to(&mut command);
     let mut packages: Vec<&Package> = Vec::new();
     // Programs may start others of their package, which lie beside them.
     command.arg("--bins");

@@ -20,6 +20,7 @@ use crate::error::Failure;
 use crate::images;
 use crate::shell::Shell;
 use crate::workspace::{Workspace, how_to_start, short_name};
+use host::RuntimeFeature;
 use session::{Session, Stopped};
 use show::Side;
 
@@ -58,10 +59,10 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
 
     let profile = if args.release { "release" } else { &args.profile };
     let libraries = libraries(&workspace, host, &all, &cargo, shell)?;
-    let is_tls = matches!(args.transport, Transport::Tls);
-    let bins = host::build(&workspace, host, &all, profile, is_tls, &cargo, shell)?;
+    let feature = RuntimeFeature::of(args.transport);
+    let bins = host::build(&workspace, host, &all, profile, feature, &cargo, shell)?;
     let mut environment = Vec::from_iter(libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())));
-    let keys = is_tls.then(keys).transpose()?;
+    let keys = matches!(args.transport, Transport::Tls).then(keys).transpose()?;
     if let Some((_folder, variables)) = &keys {
         environment.extend(variables.clone());
     }
