@@ -277,8 +277,8 @@ fn check_format(text: &str) -> Result<String, String> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Builds the images first and sets IFUNC_LIB_DIR, so that `ifunc_rt::test::run` runs the real images. \
-Without -p, tests all ifunc packages, and the host packages whose dev-dependencies have `ifunc-rt` with the feature `test`. With -p, a host package is tested with the images of the packages that it \
+Builds the images first and sets IFUNC_LIB_DIR, so that `ifunc_test::run` runs the real images. \
+Without -p, tests all ifunc packages, and the host packages with a dev-dependency on `ifunc-test`. With -p, a host package is tested with the images of the packages that it \
 depends on.
 
 Examples:

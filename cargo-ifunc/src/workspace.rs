@@ -90,7 +90,7 @@ impl Workspace {
         self.members().filter(|package| is_host(package)).collect()
     }
 
-    /// Members whose tests run images: those of ifunc packages, and those with `ifunc_rt::test`.
+    /// Members whose tests run images: those of ifunc packages, and those that use `ifunc-test`.
     pub(crate) fn tested_packages(&self) -> Vec<&Package> {
         self.members()
             .filter(|package| holds_ifuncs(package) || is_host(package) && tests_images(package))
@@ -296,13 +296,10 @@ fn holds_ifuncs(package: &Package) -> bool {
     !is_own && depends_on(package, "ifunc") && !depends_on(package, "ifunc-rt")
 }
 
-/// Whether its tests use `ifunc_rt::test`.
+/// Whether its tests use `ifunc-test`.
 fn tests_images(package: &Package) -> bool {
-    package.dependencies.iter().any(|dep| {
-        dep.kind == DependencyKind::Development
-            && dep.name == "ifunc-rt"
-            && dep.features.iter().any(|feature| feature == "test")
-    })
+    let dependencies = &mut package.dependencies.iter();
+    dependencies.any(|dep| dep.kind == DependencyKind::Development && dep.name == "ifunc-test")
 }
 
 fn is_host(package: &Package) -> bool {

@@ -50,6 +50,7 @@ mod driver;
 pub mod group;
 mod hello;
 pub mod keys;
+pub mod library;
 mod observe;
 mod os;
 mod policy;
@@ -57,8 +58,6 @@ pub mod rendezvous;
 mod serve;
 mod source;
 mod target;
-#[cfg(any(feature = "test", test))]
-pub mod test;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod transport;
@@ -83,7 +82,7 @@ pub use source::include as __include;
 pub use source::{
     Aggregation, Answers, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Finished, Handle,
     LibraryError, Message, MessageTo, NotAllSent, Progress, Scope, Source, SourceError, SourceOptions,
-    StatsError, Stream, find_library,
+    StatsError, Stream,
 };
 pub use target::{
     AfterEscape, Escaped, Level, Peers, RawArgs, RawType, ServeEnd, ServeError, Serving, Target,

@@ -12,11 +12,9 @@ mod many;
 mod message;
 mod options;
 mod scope;
-pub(crate) mod search;
 pub(crate) mod shared;
 mod stats;
 mod stream;
-mod workspace;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,10 +31,10 @@ pub use many::{Answers, NotAllSent};
 pub use message::{Message, MessageTo};
 pub use options::{Aggregation, Progress, SourceOptions};
 pub use scope::{Finished, Scope};
-pub use search::find_library;
 pub use stats::StatsError;
 pub use stream::Stream;
 
+use crate::library::{find, folders};
 use completion::explain_report;
 use connection::Connection;
 use library::Library;
@@ -159,13 +157,13 @@ impl Source {
 
     /// The typed handle of an ifunc. The source searches for its library `NAME.so` in `IFUNC_LIB_DIR`, then in
     /// `UCX_IFUNC_LIB_DIR`, beside the executable, and in `target/ifunc/release` of the workspace
-    /// ([`find_library`]). It reads the library and does not open it, so none of the library's code runs in this
+    /// ([`folders`]). It reads the library and does not open it, so none of the library's code runs in this
     /// process.
     ///
     /// # Errors
     /// There is no such library; it is no ifunc library; it was built with other types than this program.
     pub fn register<F: Ifunc>(&self) -> Result<Handle<F>, LibraryError> {
-        let path = search::find_library(F::NAME)?;
+        let path = find(F::NAME, folders())?;
         self.register_path::<F>(path)
     }
 
@@ -201,7 +199,7 @@ impl Source {
     /// # Errors
     /// There is no such library, or it is no ifunc library.
     pub unsafe fn load(&self, name: &str) -> Result<Handle<ByName>, LibraryError> {
-        let path = search::find_library(name)?;
+        let path = find(name, folders())?;
         // SAFETY: the caller's promise.
         let library = unsafe { Library::open(&path, Some(name))? };
         Ok(Handle::new(self, library))

@@ -15,8 +15,8 @@ use ifunc_exec::{
 use super::Target;
 use super::escape::{AfterEscape, EscapeHook, Escaped, Level};
 use crate::keys::TlsKeys;
+use crate::library;
 use crate::policy::{Policy, PolicyError};
-use crate::source::search;
 #[cfg(feature = "ucx")]
 use crate::transport::address::Knows;
 use crate::transport::address::{Address, AddressError};
@@ -142,7 +142,7 @@ impl Default for TargetBuilder {
                 // Those of the policy hold: see `start`.
                 stack_bytes: 0,
                 debug: DebugInfo::default(),
-                library_folders: search::folders,
+                library_folders: library::folders,
                 contain: ContainOptions::default(),
                 answers: None,
             },

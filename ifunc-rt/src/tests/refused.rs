@@ -12,7 +12,6 @@ use crate::rendezvous::{Rendezvous, RendezvousError};
 use crate::{
     AddressError, AddressRange, ConnectError, DuplicateExport, Error, InvalidRange, InvalidSoname,
     LibraryError, ListenError, NotAllSent, Policy, Source, SourceError, StatsError, Target, TargetError,
-    test,
 };
 
 /// Asserts that a message has these parts.
@@ -367,78 +366,6 @@ fn counters_of_a_target_that_is_gone_cannot_be_read() {
     says(
         &error,
         &["the question for what the target has counted", "target"],
-    );
-}
-
-/// `add` by a name that no package of the workspace has: the images of `add` may lie in `target`.
-enum NeverBuilt {}
-
-impl Ifunc for NeverBuilt {
-    type Payload<'a> = u64;
-    type Target = u64;
-    type Answer = u64;
-    const NAME: &'static str = "never_built";
-    const PAYLOAD: &'static Text = Add::PAYLOAD;
-    const TARGET: &'static Text = Add::TARGET;
-    const ANSWER: &'static Text = Add::ANSWER;
-    const ALIGN: usize = Add::ALIGN;
-    const IDEMPOTENT: bool = false;
-
-    fn bound(payload: &u64) -> usize {
-        Add::bound(payload)
-    }
-
-    fn encode(payload: &u64, out: &mut [u8]) -> Result<usize, EncodeError> {
-        Add::encode(payload, out)
-    }
-
-    fn decode_answer(bytes: &[u8]) -> Result<u64, DecodeError> {
-        Add::decode_answer(bytes)
-    }
-}
-
-#[test]
-fn a_test_without_an_image_says_how_to_build_it() {
-    let error = test::run::<NeverBuilt>(1, &mut 0u64).unwrap_err();
-    assert!(matches!(error, test::Error::NoImage { .. }), "{error:?}");
-    says(
-        &error,
-        &[
-            "no library `never_built.so`",
-            "help: `cargo ifunc test -p ifunc-rt` builds the images",
-        ],
-    );
-    let mut fixture = test::Fixture::new().unwrap();
-    // SAFETY: nothing is loaded.
-    let error = unsafe { fixture.run_by_name("no name", &[], &mut 0u64) }.unwrap_err();
-    assert!(
-        matches!(error, test::Error::Library(LibraryError::Name(_))),
-        "{error:?}"
-    );
-    says(&error, &["`no name` is not the name of an ifunc"]);
-    // SAFETY: nothing is loaded, and nothing imported.
-    let error = unsafe { test::Fixture::with(|builder| builder.credits(3)) }
-        .map(drop)
-        .unwrap_err();
-    assert!(
-        matches!(error, test::Error::Target(TargetError::Listen(_))),
-        "{error:?}"
-    );
-    says(&error, &["a ring of 3 slots"]);
-}
-
-#[test]
-fn a_fixture_passes_on_why_its_source_does_not_connect() {
-    let options = crate::SourceOptions::default().connect_timeout(std::time::Duration::from_millis(1));
-    let address = unique("loopback");
-    let error = test::Error::from(Source::connect_with(&address, options).unwrap_err());
-    assert!(
-        matches!(error, test::Error::Source(SourceError::Connect(_))),
-        "{error:?}"
-    );
-    says(
-        &error,
-        &["no target listens at", &address, "help: start the target first"],
     );
 }
 

@@ -1,13 +1,17 @@
 //! Ifuncs run in the process of their test, through their images.
 
 use std::backtrace::Backtrace;
+use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ifunc::Owned;
-use ifunc_rt::test::{Error, Fixture, run};
-use ifunc_rt::{Failure, Level, Policy, Rejection, Source, Symbol, Target, TargetError};
+use ifunc_rt::{
+    Failure, Level, LibraryError, Policy, Rejection, Source, SourceError, SourceOptions, Symbol, Target,
+    TargetError,
+};
+use ifunc_test::{Error, Fixture, run};
 use ifunc_tests_ifuncs::opaque::{t_cursor, t_scan, t_series};
 use ifunc_tests_ifuncs::remote_exports::{t_price, t_reprice};
 use ifunc_tests_ifuncs::{
@@ -386,4 +390,110 @@ fn an_image_replaces_an_export_of_a_target_that_allows_it() {
     assert_eq!(exports.waiting(), 0);
     drop(price);
     serving.stop().unwrap();
+}
+
+/// No package of the workspace builds it.
+mod unbuilt {
+    #[ifunc::ifunc]
+    pub(crate) fn t_never_built(number: u64, counter: &mut u64) -> u64 {
+        *counter += number;
+        *counter
+    }
+}
+
+#[track_caller]
+fn says(error: &Error, parts: &[&str]) {
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn what_a_test_lacks_is_an_error() {
+    let error = run::<unbuilt::t_never_built>(1, &mut 0).unwrap_err();
+    assert!(matches!(error, Error::NoImage { .. }), "{error:?}");
+    says(
+        &error,
+        &[
+            "no library `t_never_built.so`",
+            "help: `cargo ifunc test -p ifunc-tests` builds the images",
+        ],
+    );
+    let mut fixture = Fixture::new().unwrap();
+    // SAFETY: nothing is loaded.
+    let error = unsafe { fixture.run_by_name("no name", &[], &mut 0u64) }.unwrap_err();
+    assert!(
+        matches!(error, Error::Library(LibraryError::Name(_))),
+        "{error:?}"
+    );
+    says(&error, &["`no name` is not the name of an ifunc"]);
+    // SAFETY: nothing is loaded, and nothing imported.
+    let error = unsafe { Fixture::with(|builder| builder.credits(3)) }
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::Target(TargetError::Listen(_))),
+        "{error:?}"
+    );
+    says(&error, &["a ring of 3 slots"]);
+    let options = SourceOptions::default().connect_timeout(Duration::from_millis(1));
+    let address = common::unique_within();
+    let error = Error::from(Source::connect_with(&address, options).unwrap_err());
+    assert!(
+        matches!(error, Error::Source(SourceError::Connect(_))),
+        "{error:?}"
+    );
+    says(
+        &error,
+        &["no target listens at", &address, "help: start the target first"],
+    );
+}
+
+#[test]
+fn a_fixture_runs_no_code_of_another_source() {
+    common::libraries();
+    let mut fixture = Fixture::new().unwrap();
+    let other = Source::connect(&fixture.address()).unwrap();
+    let add = other.register_path::<t_add>(common::library("t_add")).unwrap();
+    let mut call = add.try_call(&5).unwrap();
+    let mut state = state();
+    // The fixture polls its target while it waits for a call of its own.
+    let error = loop {
+        fixture.run::<t_lookup>("word", &mut state).unwrap();
+        if let Some(ended) = call.try_wait() {
+            break ended.unwrap_err();
+        }
+    };
+    match error {
+        ifunc_rt::Error::Rejected { why, .. } => assert_eq!(why, Rejection::Policy),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((state.counter, fixture.images()), (37, 1));
+}
+
+/// `ifunc-test` has no test program of its own.
+#[allow(
+    dead_code,
+    reason = "the function that the crate calls reads variables of the process"
+)]
+#[path = "../../../ifunc-test/src/age.rs"]
+mod age;
+
+#[test]
+fn the_newest_source_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir_all(folder.join("deep")).unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    for (file, seconds) in [("a.rs", 3), ("deep/b.c", 5), ("notes.txt", 9)] {
+        let file = fs::File::create(folder.join(file)).unwrap();
+        file.set_modified(long_ago + Duration::from_secs(seconds))
+            .unwrap();
+    }
+    let found = age::newest(&[folder.join("not there"), folder.into()]);
+    assert_eq!(
+        found,
+        Some((long_ago + Duration::from_secs(5), folder.join("deep/b.c")))
+    );
 }

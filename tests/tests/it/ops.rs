@@ -4,7 +4,7 @@ use ifunc_ops::{
     Bytes, Chase, CompareSwap, FetchAdd, Found, Patch, Place, Range, Scan, ScanBetween, Store, Table, Words,
 };
 use ifunc_ops::{chase, compare_swap, fetch_add, gather, gather_bytes, scan_between, scatter, scatter_bytes};
-use ifunc_rt::test::{Error, Fixture};
+use ifunc_test::{Error, Fixture};
 
 use crate::common;
 

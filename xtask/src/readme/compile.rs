@@ -103,7 +103,8 @@ impl Sources {
         };
         let ifunc = krate("ifunc", ", features = [\"alloc\"]");
         let host = ifunc.clone()
-            + &krate("ifunc-rt", ", features = [\"test\"]")
+            + &krate("ifunc-rt", "")
+            + &krate("ifunc-test", "")
             + "book-ifuncs = { path = \"../ifuncs\" }\n";
         let workspace = "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\"]\n";
         for (path, text) in [

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use super::{BOOK, entries};
 
 /// The crates whose errors users meet.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "ifunc",
     "ifunc-abi",
     "ifunc-exec",
     "ifunc-proto",
     "ifunc-rt",
+    "ifunc-test",
     "ifunc-build",
     "ifunc-link",
 ];

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ifunc_abi::image::Image;
 use ifunc_build::{LibraryImage, read_library};
-use ifunc_rt::{ByName, Handle, LibraryError, Source, SourceOptions};
+use ifunc_rt::{ByName, Handle, LibraryError, Source, SourceOptions, library};
 
 use crate::cli::CallArgs;
 use crate::error::Failure;
@@ -197,32 +197,15 @@ impl Callee {
 
 /// The library of this name: in a folder that the environment names, or in that of the workspace around the working directory.
 ///
-/// `ifunc_rt::find_library` searches beside the program first, which is this command: beside it are libraries of the workspace
-/// in which the command itself was built.
+/// The folders in which a source searches begin beside the program, which is this command: there are libraries of the workspace in which
+/// the command itself was built.
 fn library(name: &str) -> Result<PathBuf, LibraryError> {
-    if !ifunc_abi::name::is_valid(name) {
-        return Err(LibraryError::Name(name.to_owned()));
-    }
-    let file = format!("{name}.so");
-    let mut searched = Vec::new();
-    let folders = ["IFUNC_LIB_DIR", "UCX_IFUNC_LIB_DIR"]
-        .into_iter()
-        .filter_map(std::env::var_os);
-    let folders = folders.flat_map(|folders| std::env::split_paths(&folders).collect::<Vec<_>>());
-    let folders = folders.filter(|folder| !folder.as_os_str().is_empty());
     // Asks cargo for the folder only if no other has the library.
     let of_workspace = std::iter::once_with(|| ifunc_build::target_directory().join("release"));
-    for folder in folders.chain(of_workspace) {
-        let path = folder.join(&file);
-        if path.is_file() {
-            return Ok(path);
-        }
-        searched.push(format!("`{}`", folder.display()));
-    }
-    Err(LibraryError::NotFound {
-        name: name.to_owned(),
-        searched,
-    })
+    library::find(
+        name,
+        library::environment_folders().into_iter().chain(of_workspace),
+    )
 }
 
 fn shown(path: &Path) -> String {

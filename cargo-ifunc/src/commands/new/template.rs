@@ -95,6 +95,7 @@ pub(super) fn files(name: &str, lang: Lang, dependencies: &Dependencies) -> Vec<
             .replace("{{ifuncs_crate}}", &krate(&ifuncs))
             .replace("{{ifunc}}", &dependencies.line("ifunc"))
             .replace("{{ifunc_rt}}", &dependencies.line("ifunc-rt"))
+            .replace("{{ifunc_test}}", &dependencies.line("ifunc-test"))
     };
     let with_tests = |path: &str, text: &str| match path == tested {
         true => [text, dev_dependencies].concat(),

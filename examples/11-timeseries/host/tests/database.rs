@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use example_11_timeseries::database::Database;
 use example_11_timeseries_first_ifuncs::{Appended, first_append};
 use example_11_timeseries_ifuncs::{Changed, DbError, Expr, Query, append, checkpoint, scan};
-use ifunc_rt::test::{Fixture, run};
+use ifunc_test::{Fixture, run};
 
 fn file(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("timeseries-{name}-{}.redb", std::process::id()));

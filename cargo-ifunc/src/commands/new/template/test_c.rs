@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ifunc_rt::test::Fixture;
+use ifunc_test::Fixture;
 // `run_by_name` finds images by name; this import only makes the package a dependency.
 use {{ifuncs_crate}} as _;
 

@@ -10,6 +10,6 @@ fn adds_to_the_counter() {
         value: 37,
         changes: 0,
     };
-    assert_eq!(ifunc_rt::test::run::<add>(5, &mut counter).unwrap(), 42);
+    assert_eq!(ifunc_test::run::<add>(5, &mut counter).unwrap(), 42);
     assert_eq!((counter.value, counter.changes), (42, 1));
 }

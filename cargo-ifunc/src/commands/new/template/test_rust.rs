@@ -5,6 +5,6 @@ use {{ifuncs_crate}}::add;
 #[test]
 fn adds_to_the_counter() {
     let mut counter = 37_u64;
-    assert_eq!(ifunc_rt::test::run::<add>(5, &mut counter).unwrap(), 42);
+    assert_eq!(ifunc_test::run::<add>(5, &mut counter).unwrap(), 42);
     assert_eq!(counter, 42);
 }

@@ -9,7 +9,7 @@ const MAX_LOOKED_AT: usize = 2000;
 
 /// The most recently changed source, if it is newer than the library. Does nothing if `cargo ifunc test` built the
 /// images: they are up to date then.
-pub(super) fn newer_source(library: &Path) -> Option<PathBuf> {
+pub(crate) fn newer_source(library: &Path) -> Option<PathBuf> {
     if std::env::var_os("IFUNC_LIB_DIR").is_some() {
         return None;
     }
@@ -20,7 +20,7 @@ pub(super) fn newer_source(library: &Path) -> Option<PathBuf> {
 }
 
 /// The most recently changed source below these folders.
-fn newest(folders: &[PathBuf]) -> Option<(SystemTime, PathBuf)> {
+pub(crate) fn newest(folders: &[PathBuf]) -> Option<(SystemTime, PathBuf)> {
     let mut open = folders.to_vec();
     let mut looked_at = 0;
     let mut newest: Option<(SystemTime, PathBuf)> = None;
@@ -46,30 +46,4 @@ fn newest(folders: &[PathBuf]) -> Option<(SystemTime, PathBuf)> {
         }
     }
     newest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_source_is_found() {
-        let folder = std::env::temp_dir().join(format!("ifunc-age-{}", std::process::id()));
-        fs::create_dir_all(folder.join("deep")).unwrap();
-        let long_ago = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
-        for (file, seconds) in [("a.rs", 3), ("deep/b.c", 5), ("notes.txt", 9)] {
-            let file = fs::File::create(folder.join(file)).unwrap();
-            file.set_modified(long_ago + std::time::Duration::from_secs(seconds))
-                .unwrap();
-        }
-        let found = newest(&[folder.join("not there"), folder.clone()]);
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(
-            found,
-            Some((
-                long_ago + std::time::Duration::from_secs(5),
-                folder.join("deep/b.c")
-            ))
-        );
-    }
 }

@@ -7,13 +7,13 @@
 //! #[test]
 //! fn adds() {
 //!     let mut counter = 37_u64;
-//!     assert_eq!(ifunc_rt::test::run::<add>(5, &mut counter).unwrap(), 42);
+//!     assert_eq!(ifunc_test::run::<add>(5, &mut counter).unwrap(), 42);
 //!     assert_eq!(counter, 42);
 //! }
 //! ```
 //!
 //! `cargo ifunc test` builds the images and runs the tests. Plain `cargo test` also runs them if the images exist:
-//! the fixture searches for them as a source does ([`Source::register`](crate::Source::register)). An image that was
+//! the fixture searches for them as a source does ([`Source::register`](ifunc_rt::Source::register)). An image that was
 //! built with other types is an error. If an image is older than the sources of the package, the test prints a note.
 //!
 //! **The target arguments** are the host's own: a value of a fixed layout, of an opaque type, or of one that exports the
@@ -41,21 +41,22 @@
 //! #[test]
 //! fn appends() {
 //!     let mut series = Series::default();
-//!     assert_eq!(ifunc_rt::test::run::<append>(5, &mut series).unwrap(), 1);
+//!     assert_eq!(ifunc_test::run::<append>(5, &mut series).unwrap(), 1);
 //!     assert_eq!(series.0, [5]);
 //! }
 //! ```
 //!
-//! The module needs the feature `test`, because it is the one place where safe code runs code that it was not compiled with:
+//! This crate is for dev-dependencies: it is the one place where safe code runs code that it was not compiled with. It is apart from the
+//! runtime so that programs and tests share one `ifunc-rt`. In the package of the ifuncs, images must not see it:
 //!
 //! ```toml
 //! [target.'cfg(not(ifunc_image))'.dev-dependencies]
-//! ifunc-rt = { version = "0.1", features = ["test"] }
+//! ifunc-test = "0.1"
 //! ```
 //!
 //! The code comes from the folder that `IFUNC_LIB_DIR` names, or from the build output of the checkout. A fixture
 //! trusts that folder as the developer's own, as `cargo test` trusts the test binary that it runs. Programs that are no tests use
-//! a [`Target`](crate::Target), which accepts code by `unsafe` alone. A fixture runs only the images that it loaded itself.
+//! a [`Target`](ifunc_rt::Target), which accepts code by `unsafe` alone. A fixture runs only the images that it loaded itself.
 //!
 //! Images may import the exports of the process (`#[ifunc::export]`), as on any target. [`Fixture`] allows further
 //! imports, several calls on one installed image, and ifuncs in C.
@@ -67,7 +68,7 @@ use std::borrow::Borrow;
 
 use ifunc::payload::{Ifunc, TargetArgs};
 
-use crate::{LibraryError, SourceError, TargetError};
+use ifunc_rt::{LibraryError, SourceError, TargetError};
 
 pub use fixture::Fixture;
 
@@ -76,7 +77,7 @@ pub use fixture::Fixture;
 /// The caller passes the payload by value or by reference; a payload that borrows, as the ifunc takes it. `target` is the
 /// host's value: of the type that the ifunc takes, of the host's type by its opaque name, or of one that exports its interface.
 ///
-/// The code comes from the search path of libraries: the developer's own, see [the module](self).
+/// The code comes from the search path of libraries: the developer's own, see [the crate](crate).
 ///
 /// # Errors
 /// There is no image, or it has other types; the target arguments have another type than the ifunc takes; and every failure of a call: see [`Error`].
@@ -108,7 +109,7 @@ pub enum Error {
     Source(#[from] SourceError),
     /// The call failed.
     #[error(transparent)]
-    Call(#[from] crate::Error),
+    Call(#[from] ifunc_rt::Error),
 }
 
 impl From<LibraryError> for Error {

@@ -9,11 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ifunc::payload::{Ifunc, TargetArgs};
-use ifunc_abi::ImageId;
+use ifunc_rt::{ByName, Call, Handle, Policy, Source, Target, TargetBuilder, library};
 
-use super::{Error, age};
-use crate::source::search;
-use crate::{ByName, Call, Handle, Policy, Source, Target, TargetBuilder};
+use crate::{Error, age};
 
 /// Longest time without progress. The polling thread runs the ifunc itself, so this does not bound the ifunc's run
 /// time.
@@ -24,11 +22,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// ```no_run
 /// # mod counters { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
 /// # use counters::add;
-/// let mut fixture = ifunc_rt::test::Fixture::new()?;
+/// let mut fixture = ifunc_test::Fixture::new()?;
 /// let mut counter = 0_u64;
 /// assert_eq!(fixture.run::<add>(5, &mut counter)?, 5);
 /// assert_eq!(fixture.run::<add>(6, &mut counter)?, 11);
-/// # Ok::<(), ifunc_rt::test::Error>(())
+/// # Ok::<(), ifunc_test::Error>(())
 /// ```
 ///
 /// Everything runs on the calling thread.
@@ -44,10 +42,10 @@ pub struct Fixture {
 
 /// The images that a fixture loaded: it runs no others, from no source.
 #[derive(Clone, Debug, Default)]
-struct Accepted(Arc<Mutex<HashSet<ImageId>>>);
+struct Accepted(Arc<Mutex<HashSet<[u8; 32]>>>);
 
 impl Accepted {
-    fn ids(&self) -> MutexGuard<'_, HashSet<ImageId>> {
+    fn ids(&self) -> MutexGuard<'_, HashSet<[u8; 32]>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -69,8 +67,8 @@ impl Fixture {
     /// extern "C" fn answer() -> u64 { 42 }
     /// let allowed = |builder: ifunc_rt::TargetBuilder| builder.allow("answer", answer as *const _);
     /// // SAFETY: the ifuncs of this test declare `answer` as it is, and it calls nothing back.
-    /// let fixture = unsafe { ifunc_rt::test::Fixture::with(allowed) }?;
-    /// # Ok::<(), ifunc_rt::test::Error>(())
+    /// let fixture = unsafe { ifunc_test::Fixture::with(allowed) }?;
+    /// # Ok::<(), ifunc_test::Error>(())
     /// ```
     ///
     /// # Safety
@@ -86,7 +84,7 @@ impl Fixture {
         let accepted = Accepted::default();
         let known = accepted.clone();
         // SAFETY: this value read these images from the developer's build folders, which are trusted as `cargo test`
-        // trusts the test itself (see the module). Their types were compared with those of their handles, or the
+        // trusts the test itself (see the crate). Their types were compared with those of their handles, or the
         // caller of `run_by_name` promised them. The caller promised the allowed imports.
         let policy = unsafe { Policy::trust_same_user() };
         let builder =
@@ -101,10 +99,10 @@ impl Fixture {
         })
     }
 
-    /// Runs an ifunc on the target arguments and returns its answer. See [`run`](super::run).
+    /// Runs an ifunc on the target arguments and returns its answer. See [`run`](crate::run).
     ///
     /// # Errors
-    /// As [`run`](super::run).
+    /// As [`run`](crate::run).
     pub fn run<'p, F: Ifunc>(
         &mut self,
         payload: impl Borrow<F::Payload<'p>>,
@@ -117,7 +115,7 @@ impl Fixture {
     /// As [`run`](Self::run), for an ifunc that returns nothing and answers through its context: returns the bytes.
     ///
     /// # Errors
-    /// As [`run`](super::run).
+    /// As [`run`](crate::run).
     pub fn run_bytes<'p, F: Ifunc>(
         &mut self,
         payload: impl Borrow<F::Payload<'p>>,
@@ -134,7 +132,7 @@ impl Fixture {
     /// As for [`Source::load`], and `target` must have the type that the ifunc takes: a C ifunc does not declare it.
     ///
     /// # Errors
-    /// As [`run`](super::run).
+    /// As [`run`](crate::run).
     pub unsafe fn run_by_name<T: TargetArgs + 'static>(
         &mut self,
         name: &str,
@@ -162,6 +160,12 @@ impl Fixture {
         self.target.images()
     }
 
+    /// The address of the target, for further sources in this process. The target refuses images that the fixture did not load.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.target.address()
+    }
+
     fn call<F: Ifunc>(
         &mut self,
         payload: &F::Payload<'_>,
@@ -186,10 +190,10 @@ impl Fixture {
         &mut self,
         name: &str,
         target: &mut T,
-        mut attempt: impl FnMut() -> Result<Call<A>, crate::Error>,
+        mut attempt: impl FnMut() -> Result<Call<A>, ifunc_rt::Error>,
     ) -> Result<Call<A>, Error> {
         self.until_done(name, target, || match attempt() {
-            Err(crate::Error::WouldBlock { .. }) => None,
+            Err(ifunc_rt::Error::WouldBlock { .. }) => None,
             result => Some(result),
         })
     }
@@ -207,7 +211,7 @@ impl Fixture {
         &mut self,
         name: &str,
         target: &mut T,
-        mut attempt: impl FnMut() -> Option<Result<R, crate::Error>>,
+        mut attempt: impl FnMut() -> Option<Result<R, ifunc_rt::Error>>,
     ) -> Result<R, Error> {
         let mut since = Instant::now();
         loop {
@@ -217,7 +221,7 @@ impl Fixture {
             if self.target.poll(target) > 0 {
                 since = Instant::now();
             } else if since.elapsed() > TIMEOUT {
-                return Err(Error::Call(crate::Error::Timeout {
+                return Err(Error::Call(ifunc_rt::Error::Timeout {
                     what: name.to_owned(),
                     waited: TIMEOUT,
                 }));
@@ -228,38 +232,14 @@ impl Fixture {
 
 /// The library of an ifunc. Prints a note if it is older than the sources.
 fn find(name: &str) -> Result<impl AsRef<Path>, Error> {
-    let path = search::find_library(name)?;
+    let path = library::find(name, library::folders())?;
     if let Some(source) = age::newer_source(&path) {
         eprintln!(
             "note: `{}` is older than `{}`; help: {} builds it first",
             path.display(),
             source.display(),
-            super::command()
+            crate::command()
         );
     }
     Ok(path)
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use ifunc_abi::status::Rejection;
-
-    use super::*;
-    use crate::tests::images::{self, Add};
-
-    #[test]
-    fn code_of_another_source_is_not_run() {
-        let mut fixture = Fixture::new().unwrap();
-        let other = Source::connect(&fixture.target.address()).unwrap();
-        let add = other
-            .register_bytes::<Add>(&images::add().encode().unwrap())
-            .unwrap();
-        let mut counter = 0u64;
-        let call = add.try_call(&5).unwrap();
-        match fixture.finish(call, "add", &mut counter) {
-            Err(Error::Call(crate::Error::Rejected { why, .. })) => assert_eq!(why, Rejection::Policy),
-            other => panic!("{other:?}"),
-        }
-        assert_eq!((counter, fixture.images()), (0, 0));
-    }
 }
