@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use crate::count::{Instructions, instructions};
-use crate::work::{BATCH, TOGETHER, burned, burned_together};
+use crate::work::{BATCH, CONTAINED, TOGETHER, burned, burned_together};
 
 /// A measured path and its budget.
 struct Path {
@@ -106,6 +106,9 @@ const PATHS: &[Path] = &[
     },
 ];
 
+/// Paths that take no instruction more on a target that contains faults.
+const ALSO_CONTAINED: [&str; 2] = ["poll", "call"];
+
 /// Iterations of the ifunc's loop per invocation.
 const LOOP_TURNS: u64 = 1;
 /// Iterations in a second run, which proves that every instruction of the ifunc is counted exactly once.
@@ -140,6 +143,23 @@ pub(crate) fn count(check: bool) -> Result<ExitCode, Box<dyn Error>> {
                     count - budget
                 ));
             }
+        }
+    }
+    for what in ALSO_CONTAINED {
+        let contained = format!("{what}{CONTAINED}");
+        let counts = [what, &contained].map(|path| Ok(instructions(path, LOOP_TURNS)?.usual));
+        let [without, with]: [Result<u64, Box<dyn Error>>; 2] = counts;
+        let (without, with) = (without?, with?);
+        println!(
+            "{contained} {:.1} {:.1} {:.1}",
+            with as f64 - alone(),
+            alone(),
+            without as f64 - alone()
+        );
+        if with != without {
+            exceeded.push(format!(
+                "`{what}` takes {with} instructions on a target that contains faults, and {without} on one that does not"
+            ));
         }
     }
     if check && !exceeded.is_empty() {

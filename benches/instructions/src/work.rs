@@ -7,7 +7,7 @@ use std::time::Duration;
 use ifunc::payload::Ifunc;
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageError, ImageParts};
 use ifunc_abi::text::Text;
-use ifunc_rt::{Answers, Handle, Policy, Source, Target};
+use ifunc_rt::{Answers, Handle, Level, Policy, Source, Target};
 
 use crate::clock;
 
@@ -61,12 +61,18 @@ const FEW: u64 = 8;
 const MANY: u64 = 300;
 /// Longer than a tick.
 const TICKS: Duration = Duration::from_millis(20);
+/// Ends the name of a path whose target contains faults.
+pub(crate) const CONTAINED: &str = "-contained";
 /// Maximum number of polls per message.
 const MAX_POLLS: usize = 1 << 16;
 
 /// Runs a path [`TIMES`] times [`EACH`], each between two marks.
 pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
-    let mut both = Both::new()?;
+    let (what, level) = match what.strip_suffix(CONTAINED) {
+        Some(what) => (what, Level::Contained),
+        None => (what, Level::default()),
+    };
+    let mut both = Both::new(level)?;
     // Warm-up: connects, installs, and runs past the invocations that are always timed.
     for _ in 0..128 {
         both.call(turns)?;
@@ -178,9 +184,10 @@ struct Both {
 }
 
 impl Both {
-    fn new() -> Result<Self, Box<dyn Error>> {
+    fn new(level: Level) -> Result<Self, Box<dyn Error>> {
         // SAFETY: the only source sends the image of this file.
-        let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
+        let policy = unsafe { Policy::trust_every_peer() }.level(level);
+        let builder = Target::builder().policy(policy);
         let mut target = builder.listen(&format!("shm:ifunc-instructions-{}", std::process::id()))?;
         let source = Source::connect(&target.address())?;
         let mut count = 0;
