@@ -161,6 +161,13 @@ impl State {
         limited!(warn, [parent: &self.span] source, ifunc, signer, %reason, %detail, "invocation refused");
     }
 
+    /// Logs that an invocation failed at a limit of the policy: that of its answer, or of its stack.
+    #[cold]
+    fn exceeded(&self, counted: &Counted, reason: Failure) {
+        let (source, ifunc) = (self.source.connection, &*counted.entry.name);
+        limited!(warn, [parent: &self.span] source, ifunc, %reason, "invocation failed");
+    }
+
     /// Logs why the connection ended.
     #[cold]
     pub(super) fn ended(&self, closed: &Closed) {
@@ -548,6 +555,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         // A long answer lies in memory of its own.
         match failed.answer.as_ref().map(|answer| answer.bytes().len()) {
             Some(len) if len > max => {
+                self.state.exceeded(counted, Failure::Answer);
                 let why = authority.exceeded_by_answer(len);
                 Err(Box::new(Failed::new(
                     Status::Failed(Failure::Answer),
@@ -680,10 +688,12 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {
         let (state, ifunc) = (&*self.state, &*counted.entry.name);
         counted.counters.failed(size);
-        if let Status::Failed(why) = failed.status {
-            tracing::debug!(
+        match failed.status {
+            Status::Failed(why @ (Failure::Answer | Failure::StackLow)) => state.exceeded(counted, why),
+            Status::Failed(why) => tracing::debug!(
                 parent: &state.span, ifunc, source = state.source.connection, %why, "invocation failed"
-            );
+            ),
+            _ => {}
         }
         self.host.escaped(self.argument, state.source, ifunc, failed);
     }

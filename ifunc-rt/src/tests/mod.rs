@@ -25,6 +25,8 @@ pub(crate) mod images;
 mod interfaces;
 pub(crate) mod logs;
 #[cfg(not(loom))]
+mod mappings;
+#[cfg(not(loom))]
 mod nodes;
 #[cfg(not(loom))]
 mod policy;
@@ -33,6 +35,8 @@ mod progress;
 mod raw;
 #[cfg(not(loom))]
 mod refused;
+#[cfg(not(loom))]
+mod refused_everywhere;
 mod reports;
 mod running;
 mod sent_together;

@@ -15,7 +15,7 @@ use crate::{ByName, Error, Grant, Handle, Policy, Quotas, Rejection, Source, Tar
 #[cfg(feature = "tls")]
 use crate::{PolicyError, SourceOptions, TargetError};
 
-fn key(seed: u8) -> SecretKey {
+pub(super) fn key(seed: u8) -> SecretKey {
     SecretKey::from_seed([seed; 32], "test")
 }
 
@@ -27,14 +27,14 @@ fn signed(image: &ImageParts, key: &SecretKey) -> Signatures {
 }
 
 /// A target that the thread of the test polls, a source of it, and the lines that they log.
-struct Pair {
+pub(super) struct Pair {
     target: Target,
     source: Source,
     log: Log,
 }
 
 impl Pair {
-    fn new(address: &str, policy: Policy) -> Self {
+    pub(super) fn new(address: &str, policy: Policy) -> Self {
         let mut target = Target::builder().policy(policy).listen(address).unwrap();
         let address = target.address();
         let source = std::thread::spawn(move || source(&address));
@@ -49,14 +49,14 @@ impl Pair {
     }
 
     /// Loads an image as this key signed it.
-    fn load(&self, image: &ImageParts, key: Option<&SecretKey>) -> Handle<ByName> {
+    pub(super) fn load(&self, image: &ImageParts, key: Option<&SecretKey>) -> Handle<ByName> {
         if let Some(key) = key {
             self.source.add_signatures(&signed(image, key));
         }
         self.source.load_bytes(&image.encode().unwrap()).unwrap()
     }
 
-    fn call(&mut self, handle: &Handle<ByName>, payload: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(super) fn call(&mut self, handle: &Handle<ByName>, payload: &[u8]) -> Result<Vec<u8>, Error> {
         let log = self.log.clone();
         let _every_line = LogLimit::lift();
         tracing::subscriber::with_default(log, || {
@@ -72,19 +72,24 @@ impl Pair {
         })
     }
 
-    /// Calls an image, which must be refused with this status and one line in the log. Returns the detail at the source.
-    fn refused(&mut self, image: &ImageParts, key: Option<&SecretKey>, why: Rejection) -> String {
-        let handle = self.load(image, key);
+    /// Calls what fails with one line in the log.
+    pub(super) fn call_with_line(&mut self, handle: &Handle<ByName>) -> (Error, String) {
         let before = self.log.lines().len();
-        let detail = match self.call(&handle, &5u64.to_le_bytes()) {
-            Err(Error::Rejected {
+        let ended = self.call(handle, &5u64.to_le_bytes()).unwrap_err();
+        let mut lines = self.log.lines().split_off(before);
+        assert_eq!(lines.len(), 1, "one line is expected: {lines:#?}");
+        (ended, lines.remove(0))
+    }
+
+    /// Calls an image, which must be refused with this status and one line in the log. Returns the detail at the source.
+    pub(super) fn refused(&mut self, image: &ImageParts, key: Option<&SecretKey>, why: Rejection) -> String {
+        let handle = self.load(image, key);
+        let (ended, line) = self.call_with_line(&handle);
+        let detail = match ended {
+            Error::Rejected {
                 why: found, detail, ..
-            }) if found == why => detail,
+            } if found == why => detail,
             other => panic!("{why:?} is expected: {other:?}"),
-        };
-        let lines = self.log.lines().split_off(before);
-        let [line] = &lines[..] else {
-            panic!("one line is expected: {lines:#?}");
         };
         assert!(
             line.contains(" refused") && line.contains(&format!("reason={why}")),
@@ -93,7 +98,7 @@ impl Pair {
         detail
     }
 
-    fn runs(&mut self, image: &ImageParts, key: Option<&SecretKey>) {
+    pub(super) fn runs(&mut self, image: &ImageParts, key: Option<&SecretKey>) {
         let handle = self.load(image, key);
         self.call(&handle, &5u64.to_le_bytes()).unwrap();
     }

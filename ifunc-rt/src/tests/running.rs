@@ -31,6 +31,7 @@ pub(super) fn place(transport: &str) -> String {
     match transport {
         "tls" => "tls://127.0.0.1:0".into(),
         "ucx" => "ucx://127.0.0.1:0".into(),
+        "ucx-put" => "ucx-put://127.0.0.1:0".into(),
         other => unique(other),
     }
 }
