@@ -7,7 +7,11 @@
 //! frame costs 20 ns, a compiler fence nothing. Where the kernel refuses, both sides of the connection use fences, on which
 //! they agree in the handshake.
 
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+#[cfg(all(test, loom))]
+use loom::sync::atomic::fence;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::fence;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 

@@ -13,7 +13,7 @@ use super::barrier::Barriers;
 use super::mapped::Mapped;
 use super::ready::ReadyBitmap;
 use super::ring::shared::SideState;
-use super::ring::{Consumer, Producer};
+use super::ring::{Consumer, Producer, words};
 use super::segment::{Apart, SET_BIT, Segment, Side, SideWords, WAKE};
 use super::wakeups::ConnectionSlot;
 use crate::os::{EventFlags, is_hung_up};
@@ -136,16 +136,13 @@ impl Connection {
     /// stays gone.
     #[inline]
     pub(super) fn is_gone(&self) -> bool {
-        if self.peer_words().closed.load(Ordering::Acquire) != 0 {
-            self.gone.store(true, Ordering::Release);
-        }
-        self.gone.load(Ordering::Acquire)
+        words::is_gone(&self.peer_words().closed, &self.gone)
     }
 
     /// The socket has ended. The shared word is set as well: the usual path of a sender reads nothing else.
     fn set_gone(&self) {
-        self.gone.store(true, Ordering::Release);
-        self.peer_words().closed.store(1, Ordering::Release);
+        words::set_gone(&self.gone);
+        words::store_closed(&self.peer_words().closed);
     }
 
     fn words(&self, side: Side) -> &SideWords {
@@ -162,7 +159,7 @@ impl Connection {
     /// Wakes the peer, which announced that it does not poll. Once per announcement.
     #[cold]
     pub(super) fn wake_sleeper(&self) {
-        match (self.peer_words().asleep.swap(0, Ordering::AcqRel), &self.role) {
+        match (words::take_announcement(&self.peer_words().asleep), &self.role) {
             (0, _) => {}
             (SET_BIT, Role::Source(Some(ready))) => {
                 if ready.set() {
@@ -188,10 +185,9 @@ impl Connection {
             (SideState::Parked, Role::Target(slot)) if slot.is_shown => SET_BIT,
             (SideState::Parked | SideState::Sleeps, _) => WAKE,
         };
-        // All changes of the flag are swaps: the two sides' are ordered, for loom as for the processor.
-        self.words(self.side).asleep.swap(word, Ordering::AcqRel);
-        if state == SideState::Sleeps {
-            self.barriers.after_announcing();
+        let sleeps = state == SideState::Sleeps;
+        words::announce(self.barriers, &self.words(self.side).asleep, word, sleeps);
+        if sleeps {
             // It waits for what the target answers: that must not depend on memory that other sources write.
             if let Role::Source(Some(ready)) = &self.role
                 && ready.is_unsure.swap(false, Ordering::Relaxed)
@@ -229,7 +225,7 @@ impl Waiter for Connection {
     /// The peer sees the word before it sends its next frame. Its watcher notices the end of the socket some time later, on a
     /// busy machine only after another target listens at the same address.
     fn close(&self) {
-        self.words(self.side).closed.store(1, Ordering::Release);
+        words::store_closed(&self.words(self.side).closed);
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 

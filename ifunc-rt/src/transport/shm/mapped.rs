@@ -9,6 +9,7 @@ use super::connection::Connection;
 use super::pace::Pace;
 use super::prefetch;
 use super::ring::shared::{Shared, SideState};
+use super::ring::words;
 use super::segment::{Apart, Side, SideWords, Slot};
 
 /// Slots between the committed one and the one whose line the producer requests: as many as it fills while a line comes. What
@@ -101,22 +102,19 @@ unsafe impl Shared for Mapped {
 
     #[inline(always)]
     fn load_commit(slot: &Slot) -> u64 {
-        slot.commit.load(Ordering::Acquire)
+        words::load_commit(&slot.commit)
     }
 
     #[inline(always)]
     fn load_words(slot: &Slot) -> [u64; 2] {
-        let [one, two] = &slot.words;
-        [one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)]
+        words::load_words(&slot.words)
     }
 
     #[inline(always)]
     fn publish(&self, frame: u64, words: [u64; 2], commit: u64) {
         let (slot, ahead) = (self.slot(frame), self.slot(frame + AHEAD));
-        for (word, value) in slot.words.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
-        slot.commit.store(commit, Ordering::Release);
+        words::store_words(&slot.words, words);
+        words::store_commit(&slot.commit, commit);
         prefetch::for_writing(ahead);
     }
 
@@ -155,20 +153,16 @@ unsafe impl Shared for Mapped {
     }
 
     fn load_credits(&self) -> [u64; 2] {
-        let [frames, bytes] = self.credits();
-        [frames.load(Ordering::Acquire), bytes.load(Ordering::Acquire)]
+        words::load_credits(self.credits())
     }
 
     fn store_credits(&self, credits: [u64; 2]) {
-        for (line, value) in self.credits().iter().zip(credits) {
-            line.store(value, Ordering::Release);
-        }
+        words::store_credits(self.credits(), credits);
     }
 
     #[inline(always)]
     fn wake_peer(&self) {
-        self.barriers.after_publishing();
-        if self.peer().asleep.load(Ordering::Relaxed) != 0 {
+        if words::is_peer_asleep(self.barriers, &self.peer().asleep) {
             self.connection.wake_sleeper();
         }
     }

@@ -9,10 +9,12 @@
 //! In the second model another process clears the bitmap, and denies that the target sleeps, at any moment: the source rings
 //! before it sleeps.
 
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
+use super::super::barrier::Barriers;
+use super::super::ring::words;
 use super::bitmap::{announce, mark, set, take, withdraw};
 
 const SOURCES: usize = 2;
@@ -32,9 +34,8 @@ struct Memory {
 /// Returns whether the bit was set, and the target was not woken.
 fn publish(memory: &Memory, source: usize, value: u32) -> bool {
     memory.published[source].store(value, Ordering::Release);
-    fence(Ordering::SeqCst);
     let parked = &memory.parked[source];
-    if parked.load(Ordering::Relaxed) == 0 || parked.swap(0, Ordering::AcqRel) == 0 {
+    if !words::is_peer_asleep(Barriers::Fences, parked) || words::take_announcement(parked) == 0 {
         return false;
     }
     let wakes = set(&memory.words, &memory.asleep, source);
@@ -68,7 +69,7 @@ fn serve(memory: &Memory, until: [u32; SOURCES]) {
         let mut some = false;
         for words in [&memory.words, &memory.marked] {
             take(words, |source| {
-                memory.parked[source].swap(0, Ordering::AcqRel);
+                words::announce(Barriers::Fences, &memory.parked[source], 0, false);
                 (hot[source], some) = (true, true);
             });
         }
@@ -85,13 +86,13 @@ fn serve(memory: &Memory, until: [u32; SOURCES]) {
         }
         announce(&memory.asleep);
         for source in (0..SOURCES).filter(|&source| hot[source]) {
-            memory.parked[source].swap(1, Ordering::AcqRel);
+            words::announce(Barriers::Fences, &memory.parked[source], 1, false);
         }
-        fence(Ordering::SeqCst);
+        Barriers::Fences.after_announcing();
         let mut quiet = true;
         for source in 0..SOURCES {
             if hot[source] && look(source, &mut seen) {
-                memory.parked[source].swap(0, Ordering::AcqRel);
+                words::announce(Barriers::Fences, &memory.parked[source], 0, false);
                 quiet = false;
             } else {
                 hot[source] = false;

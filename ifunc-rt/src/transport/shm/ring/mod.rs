@@ -20,6 +20,7 @@
 
 pub(super) mod shared;
 mod stream;
+pub(super) mod words;
 
 #[cfg(all(test, loom))]
 mod model;

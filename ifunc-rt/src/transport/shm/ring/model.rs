@@ -1,7 +1,7 @@
 //! The protocol of the rings, checked by loom in every order that the memory model allows: publication,
 //! credits, the sleep and the wake-up, the end of a peer.
 //!
-//! `cargo xtask loom` runs it.
+//! `cargo xtask loom` runs it. The memory orders are those of the mapping: both are in `words`.
 //!
 //! The barriers are fences on both sides here, as where the kernel refuses `membarrier`, which is equivalent
 //! to a fence at whatever place the other thread is just then.
@@ -10,12 +10,13 @@ use std::cell::UnsafeCell as Bytes;
 
 use ifunc_abi::frame::{Header, INLINE, Kind};
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
+use super::super::barrier::Barriers;
 use super::shared::{Shared, SideState};
-use super::{Consumer, Producer};
+use super::{Consumer, Producer, words};
 use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 const SIZE: RingSize = RingSize { slots: 2, data: 256 };
@@ -34,6 +35,8 @@ struct Memory {
     credits: [AtomicU64; 2],
     asleep: [AtomicU32; 2],
     wakeups: [Notify; 2],
+    closed: [AtomicU32; 2],
+    /// The consumer's.
     gone: AtomicBool,
     /// Somewhere to point to.
     bytes: Bytes<[u8; 2 * SIZE.data as usize]>,
@@ -58,25 +61,23 @@ unsafe impl Shared for View {
     }
 
     fn load_commit(slot: &Slot) -> u64 {
-        slot.commit.load(Ordering::Acquire)
+        words::load_commit(&slot.commit)
     }
 
     fn load_words(slot: &Slot) -> [u64; 2] {
         // SAFETY: what loom checks: the producer does not write it now.
         let body = slot.body.with(|body| unsafe { *body });
-        let words = slot.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let words = words::load_words(&slot.words);
         assert_eq!(words[1], body >> 32);
         words
     }
 
     fn publish(&self, frame: u64, words: [u64; 2], commit: u64) {
         let slot = self.slot(frame);
-        for (word, value) in slot.words.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
+        words::store_words(&slot.words, words);
         // SAFETY: what loom checks: the consumer does not read it now.
         slot.body.with_mut(|body| unsafe { *body = commit });
-        slot.commit.store(commit, Ordering::Release);
+        words::store_commit(&slot.commit, commit);
     }
 
     fn inline(&self, _: &Slot) -> *mut u8 {
@@ -89,40 +90,32 @@ unsafe impl Shared for View {
     }
 
     fn load_credits(&self) -> [u64; 2] {
-        self.memory
-            .credits
-            .each_ref()
-            .map(|line| line.load(Ordering::Acquire))
+        words::load_credits(&self.memory.credits)
     }
 
     fn store_credits(&self, credits: [u64; 2]) {
-        for (line, value) in self.memory.credits.iter().zip(credits) {
-            line.store(value, Ordering::Release);
-        }
+        words::store_credits(&self.memory.credits, credits);
     }
 
     fn wake_peer(&self) {
-        fence(Ordering::SeqCst);
         let asleep = &self.memory.asleep[1 - self.me];
-        if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0 {
+        if words::is_peer_asleep(Barriers::Fences, asleep) && words::take_announcement(asleep) != 0 {
             self.memory.wakeups[1 - self.me].notify();
         }
     }
 
     fn announce(&self, state: SideState) {
         let asleep = &self.memory.asleep[self.me];
-        match state {
-            SideState::Polls => drop(asleep.swap(0, Ordering::AcqRel)),
-            SideState::Sleeps => {
-                asleep.swap(1, Ordering::AcqRel);
-                fence(Ordering::SeqCst);
-            }
+        let word = match state {
+            SideState::Polls => 0,
+            SideState::Sleeps => 1,
             SideState::Parked => unreachable!("a target's: `ready::model`"),
-        }
+        };
+        words::announce(Barriers::Fences, asleep, word, state == SideState::Sleeps);
     }
 
     fn is_gone(&self) -> bool {
-        self.memory.gone.load(Ordering::Acquire)
+        words::is_gone(&self.memory.closed[1 - self.me], &self.memory.gone)
     }
 }
 
@@ -137,6 +130,7 @@ fn views() -> [View; 2] {
         credits: [AtomicU64::new(0), AtomicU64::new(0)],
         asleep: [AtomicU32::new(0), AtomicU32::new(0)],
         wakeups: [Notify::new(), Notify::new()],
+        closed: [AtomicU32::new(0), AtomicU32::new(0)],
         gone: AtomicBool::new(false),
         bytes: Bytes::new([0; _]),
     });
@@ -212,14 +206,23 @@ fn frames_and_credits_cross_and_nobody_sleeps_for_ever() {
 
 /// A peer that sends and ends at once was heard.
 #[test]
-fn the_end_comes_behind_the_last_frame() {
-    loom::model(|| {
+fn the_end_comes_after_the_last_frame() {
+    ends(true);
+    ends(false);
+}
+
+/// The peer states its end itself, or the kernel does.
+fn ends(stated: bool) {
+    loom::model(move || {
         let [mine, theirs] = views();
         let watcher = mine.clone();
         let sender = thread::spawn(move || {
             produce(mine, 1);
-            // The kernel tells the watcher, which tells the consumer.
-            watcher.memory.gone.store(true, Ordering::Release);
+            match stated {
+                true => words::store_closed(&watcher.memory.closed[PRODUCER]),
+                // The kernel tells the watcher, which tells the consumer.
+                false => words::set_gone(&watcher.memory.gone),
+            }
         });
         let mut consumer = Consumer::new(theirs, SIZE);
         let mut heard = 0;
