@@ -390,6 +390,35 @@ mod tests {
         assert_eq!((run(address), run(arena.address(&second))), (7, 9));
     }
 
+    /// The barrier is asked for, and only then: the kernel refuses it to this thread.
+    #[test]
+    fn an_address_is_used_again_after_the_barrier_alone() {
+        let alone = std::thread::spawn(|| {
+            let mut arena = Arena::new(4 * PAGE).unwrap();
+            if !arena.serializes {
+                eprintln!("SKIPPED: this kernel has no such barrier");
+                return;
+            }
+            crate::tests::kernel::refuse(libc::SYS_membarrier);
+            let first = arena.allocate(10, 1, false).unwrap();
+            let second = arena.allocate(10, 1, false).unwrap();
+            let offset = first.offset;
+            // SAFETY: nothing was ever run there.
+            unsafe { arena.free(first) };
+            for _ in 0..2 {
+                let refused = arena.allocate(10, 1, false);
+                assert!(
+                    matches!(refused, Err(ArenaError::Os(_))),
+                    "{refused:?}, of {offset}"
+                );
+            }
+            // SAFETY: as above.
+            unsafe { arena.free(second) };
+            assert!(arena.free.is_whole(4 * PAGE));
+        });
+        alone.join().unwrap();
+    }
+
     #[test]
     fn without_the_barrier_an_address_is_used_once() {
         let mut arena = Arena::new(4 * PAGE).unwrap();

@@ -2,6 +2,7 @@
 
 mod allocations;
 pub(crate) mod kernel;
+mod refuse;
 
 use std::ffi::c_void;
 use std::mem::offset_of;

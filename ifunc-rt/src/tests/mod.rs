@@ -34,6 +34,9 @@ mod progress;
 #[cfg(not(loom))]
 mod raw;
 #[cfg(not(loom))]
+#[path = "../../../ifunc-exec/src/tests/refuse.rs"]
+pub(crate) mod refuse;
+#[cfg(not(loom))]
 mod refused;
 #[cfg(not(loom))]
 mod refused_everywhere;

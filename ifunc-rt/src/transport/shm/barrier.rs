@@ -74,3 +74,33 @@ impl Barriers {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::tests::logs::Log;
+    use crate::tests::refuse::refuse;
+
+    /// The kernel refuses the barrier to this thread, which is how the test learns that it is asked for.
+    #[test]
+    fn a_sleeper_passes_the_barrier_of_both_sides_and_nobody_else_does() {
+        let alone = std::thread::spawn(|| {
+            if Barriers::register() == Barriers::Fences {
+                eprintln!("SKIPPED: this kernel has no such barrier");
+                return;
+            }
+            refuse(libc::SYS_membarrier);
+            assert_eq!(Barriers::register(), Barriers::Fences);
+            for (barriers, lines) in [(Barriers::Sleeper, 1), (Barriers::Fences, 0)] {
+                let log = Log::new(tracing::Level::WARN);
+                tracing::subscriber::with_default(log.clone(), || {
+                    barriers.after_publishing();
+                    assert!(log.lines().is_empty());
+                    barriers.after_announcing();
+                });
+                assert_eq!(log.lines().len(), lines, "{barriers:?}");
+            }
+        });
+        alone.join().unwrap();
+    }
+}

@@ -155,3 +155,33 @@ fn a_process_that_clears_the_bitmap_keeps_no_source_waiting() {
         hostile.join().unwrap();
     });
 }
+
+/// What a source stored before it set its bit, or the target before it marked one, is visible after the bit was taken.
+#[test]
+fn a_bit_that_was_taken_shows_what_was_stored_before() {
+    for marks in [false, true] {
+        loom::model(move || {
+            let memory = memory();
+            let stored = Arc::new(loom::cell::UnsafeCell::new(0));
+            let source = {
+                let (memory, stored) = (Arc::clone(&memory), Arc::clone(&stored));
+                thread::spawn(move || {
+                    // SAFETY: what loom checks: the target does not read it now.
+                    stored.with_mut(|stored| unsafe { *stored = 1 });
+                    match marks {
+                        true => mark(&memory.words, 0),
+                        false => drop(set(&memory.words, &memory.asleep, 0)),
+                    }
+                })
+            };
+            let mut taken = false;
+            while !taken {
+                take(&memory.words, |_| taken = true);
+                thread::yield_now();
+            }
+            // SAFETY: what loom checks: the source does not write it now.
+            assert_eq!(stored.with(|stored| unsafe { *stored }), 1);
+            source.join().unwrap();
+        });
+    }
+}

@@ -20,6 +20,9 @@ use super::{Consumer, Producer, words};
 use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 const SIZE: RingSize = RingSize { slots: 2, data: 256 };
+/// More slots than bodies fit into the data ring: there are two.
+const LITTLE_DATA: RingSize = RingSize { slots: 4, data: 128 };
+const MOST_SLOTS: usize = 4;
 const PRODUCER: usize = 0;
 const CONSUMER: usize = 1;
 
@@ -31,7 +34,10 @@ struct Slot {
 }
 
 struct Memory {
-    slots: [Slot; SIZE.slots as usize],
+    size: RingSize,
+    slots: [Slot; MOST_SLOTS],
+    /// Stand for the halves of the data ring.
+    data: [UnsafeCell<u64>; 2],
     credits: [AtomicU64; 2],
     asleep: [AtomicU32; 2],
     wakeups: [Notify; 2],
@@ -47,6 +53,7 @@ struct Memory {
 struct View {
     memory: Arc<Memory>,
     me: usize,
+    barriers: Barriers,
 }
 
 // SAFETY: `bytes` is never read or written in the model.
@@ -57,7 +64,7 @@ unsafe impl Shared for View {
     type Slot<'a> = &'a Slot;
 
     fn slot(&self, frame: u64) -> &Slot {
-        &self.memory.slots[frame as usize % SIZE.slots as usize]
+        &self.memory.slots[frame as usize % self.memory.size.slots as usize]
     }
 
     fn load_commit(slot: &Slot) -> u64 {
@@ -81,11 +88,19 @@ unsafe impl Shared for View {
     }
 
     fn inline(&self, _: &Slot) -> *mut u8 {
-        const { assert!(INLINE < SIZE.data as usize) };
+        const { assert!(INLINE < LITTLE_DATA.data as usize) };
         self.memory.bytes.get().cast()
     }
 
-    fn data(&self, _: usize) -> *mut u8 {
+    /// The producer asks for memory that it writes next, the consumer for a body that it reads next.
+    fn data(&self, at: usize) -> *mut u8 {
+        let half = &self.memory.data[at / (self.memory.size.data as usize / 2)];
+        match self.me {
+            // SAFETY: what loom checks: the consumer does not read it now.
+            PRODUCER => half.with_mut(|body| unsafe { *body += 1 }),
+            // SAFETY: what loom checks: the producer does not write it now.
+            _ => assert_ne!(half.with(|body| unsafe { *body }), 0),
+        }
         self.memory.bytes.get().cast()
     }
 
@@ -99,7 +114,7 @@ unsafe impl Shared for View {
 
     fn wake_peer(&self) {
         let asleep = &self.memory.asleep[1 - self.me];
-        if words::is_peer_asleep(Barriers::Fences, asleep) && words::take_announcement(asleep) != 0 {
+        if words::is_peer_asleep(self.barriers, asleep) && words::take_announcement(asleep) != 0 {
             self.memory.wakeups[1 - self.me].notify();
         }
     }
@@ -111,7 +126,7 @@ unsafe impl Shared for View {
             SideState::Sleeps => 1,
             SideState::Parked => unreachable!("a target's: `ready::model`"),
         };
-        words::announce(Barriers::Fences, asleep, word, state == SideState::Sleeps);
+        words::announce(self.barriers, asleep, word, state == SideState::Sleeps);
     }
 
     fn is_gone(&self) -> bool {
@@ -119,14 +134,16 @@ unsafe impl Shared for View {
     }
 }
 
-fn views() -> [View; 2] {
+fn views(size: RingSize, barriers: Barriers) -> [View; 2] {
     let slot = || Slot {
         commit: AtomicU64::new(0),
         words: [AtomicU64::new(0), AtomicU64::new(0)],
         body: UnsafeCell::new(0),
     };
     let memory = Arc::new(Memory {
-        slots: [slot(), slot()],
+        size,
+        slots: [slot(), slot(), slot(), slot()],
+        data: [UnsafeCell::new(0), UnsafeCell::new(0)],
         credits: [AtomicU64::new(0), AtomicU64::new(0)],
         asleep: [AtomicU32::new(0), AtomicU32::new(0)],
         wakeups: [Notify::new(), Notify::new()],
@@ -137,23 +154,24 @@ fn views() -> [View; 2] {
     [PRODUCER, CONSUMER].map(|me| View {
         memory: Arc::clone(&memory),
         me,
+        barriers,
     })
 }
 
-/// Sends the frames `1..=count`, sleeping for credits.
-fn produce(view: View, count: u64) {
-    let mut producer = Producer::new(view.clone(), SIZE);
+/// Sends the frames `1..=count` with bodies of `len` bytes, sleeping for credits.
+fn produce(view: View, count: u64, len: usize) {
+    let mut producer = Producer::new(view.clone(), view.memory.size);
     for token in 1..=count {
-        while producer.reserve(8, 8).unwrap().is_none() {
+        while producer.reserve(len, 8).unwrap().is_none() {
             view.announce(SideState::Sleeps);
             // As `Inbound::arm` says: once more between the announcement and the sleep.
-            if producer.reserve(8, 8).unwrap().is_none() {
+            if producer.reserve(len, 8).unwrap().is_none() {
                 view.memory.wakeups[PRODUCER].wait();
             }
             view.announce(SideState::Polls);
         }
         assert_eq!(
-            u64::from(producer.commit(Header::new(Kind::Exec, 0, token), 8)),
+            u64::from(producer.commit(Header::new(Kind::Exec, 0, token), len)),
             token
         );
     }
@@ -175,17 +193,15 @@ fn consume(consumer: &mut Consumer<View>) -> Result<Option<u64>, LinkError> {
     Ok(Some(token))
 }
 
-/// A lost ring would be a deadlock, which loom reports; a frame read before it is whole or overwritten before
-/// it is read, a race.
-#[test]
-fn frames_and_credits_cross_and_nobody_sleeps_for_ever() {
-    const FRAMES: u64 = 3;
-    loom::model(|| {
-        let [mine, theirs] = views();
-        let sender = thread::spawn(move || produce(mine, FRAMES));
-        let mut consumer = Consumer::new(theirs.clone(), SIZE);
+/// A lost wake-up would be a deadlock, which loom reports; a body that is read before it is whole, or overwritten before it is read, a
+/// race.
+fn crosses(size: RingSize, count: u64, len: usize) {
+    loom::model(move || {
+        let [mine, theirs] = views(size, Barriers::Fences);
+        let sender = thread::spawn(move || produce(mine, count, len));
+        let mut consumer = Consumer::new(theirs.clone(), size);
         let mut next = 1;
-        while next <= FRAMES {
+        while next <= count {
             match consume(&mut consumer).unwrap() {
                 Some(token) => {
                     assert_eq!(token, next);
@@ -204,6 +220,17 @@ fn frames_and_credits_cross_and_nobody_sleeps_for_ever() {
     });
 }
 
+#[test]
+fn frames_and_credits_cross_and_nobody_sleeps_for_ever() {
+    crosses(SIZE, 3, 8);
+}
+
+/// The third body takes the place of the first, whose slot is not used again.
+#[test]
+fn bytes_of_the_data_ring_are_used_again_after_their_last_use() {
+    crosses(LITTLE_DATA, 3, 48);
+}
+
 /// A peer that sends and ends at once was heard.
 #[test]
 fn the_end_comes_after_the_last_frame() {
@@ -214,10 +241,11 @@ fn the_end_comes_after_the_last_frame() {
 /// The peer states its end itself, or the kernel does.
 fn ends(stated: bool) {
     loom::model(move || {
-        let [mine, theirs] = views();
+        // The producer passes no fence, which would order its last words.
+        let [mine, theirs] = views(SIZE, Barriers::Sleeper);
         let watcher = mine.clone();
         let sender = thread::spawn(move || {
-            produce(mine, 1);
+            produce(mine, 1, 8);
             match stated {
                 true => words::store_closed(&watcher.memory.closed[PRODUCER]),
                 // The kernel tells the watcher, which tells the consumer.
