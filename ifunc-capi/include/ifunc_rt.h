@@ -329,6 +329,10 @@ typedef enum {
      * A fault of an ifunc ends the invocation, too: SIGSEGV, SIGBUS, SIGFPE, SIGILL, a stack that overflows.
      */
     IFUNC_LEVEL_CONTAINED = 1,
+    /**
+     * Ifuncs run in processes of their own, by the program `ifunc-runner`, on copies of their target arguments.
+     */
+    IFUNC_LEVEL_PROCESS = 2,
 } ifunc_level;
 
 /**

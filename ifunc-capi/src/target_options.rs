@@ -97,6 +97,8 @@ pub enum ifunc_level {
     Panics = 0,
     /// A fault of an ifunc ends the invocation, too: SIGSEGV, SIGBUS, SIGFPE, SIGILL, a stack that overflows.
     Contained = 1,
+    /// Ifuncs run in processes of their own, by the program `ifunc-runner`, on copies of their target arguments.
+    Process = 2,
 }
 
 /// Which invocations a target times for its counters.
@@ -567,6 +569,7 @@ pub unsafe extern "C" fn ifunc_target_options_set_level(
         let level = match level {
             0 => Level::Panics,
             1 => Level::Contained,
+            2 => Level::Process,
             other => return Err(Fault::invalid(format!("{other} is no `ifunc_level`"))),
         };
         options.admit(|policy| policy.level(level))

@@ -9,7 +9,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use ifunc_abi::context::{ANSWER_ELSEWHERE, Context};
-use ifunc_abi::refusal::AnswerBytes;
+use ifunc_abi::refusal::{AnswerBytes, Failed};
+use ifunc_abi::status::{Failure, Status};
 
 use crate::gate::{Gate, gate_of_invocation};
 
@@ -74,6 +75,21 @@ impl AnswerBytes for LongAnswer {
         // SAFETY: the words have at least as many bytes, and each is initialised.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
     }
+}
+
+/// An answer of `len` bytes in memory of its own, which `fill` writes; or why there is none.
+pub(crate) fn long_answer(
+    of: &Arc<dyn AnswerMemory>,
+    len: usize,
+    fill: impl FnOnce(&mut [u8]),
+) -> Box<Failed> {
+    let mut answer = LongAnswer::new(of);
+    if let Err(why) = answer.resize(len) {
+        return Box::new(Failed::new(Status::Failed(Failure::Answer), why.into_bytes()));
+    }
+    // SAFETY: the words have at least as many bytes, and each is initialised.
+    fill(unsafe { std::slice::from_raw_parts_mut(answer.words.as_mut_ptr().cast(), len) });
+    Box::new(Failed::answered(Box::new(answer)))
 }
 
 impl Drop for LongAnswer {

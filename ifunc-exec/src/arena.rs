@@ -63,6 +63,13 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// No memory.
+    pub(crate) const EMPTY: Self = Self {
+        offset: 0,
+        len: 0,
+        anonymous: None,
+    };
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -1,6 +1,7 @@
 //! What the end of an invocation means, and what it logs.
 
 use std::fmt::{self, Write as _};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use ifunc_abi::context::{self, Context};
@@ -202,6 +203,35 @@ fn fault(signal: i32, at: &Interruption) -> String {
     }
 }
 
+/// A message of an ifunc for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogMessage<'a> {
+    /// As in [`Level`](ifunc_abi::context::Level).
+    pub(crate) level: u32,
+    pub(crate) text: &'a str,
+}
+
+/// Where messages go instead of the log of this process.
+static FORWARD: OnceLock<fn(&LogMessage<'_>)> = OnceLock::new();
+
+/// Sends the messages of ifuncs elsewhere from now on: a runner process has no log.
+pub(crate) fn forward_logs(forward: fn(&LogMessage<'_>)) {
+    let _ = FORWARD.set(forward);
+}
+
+/// Writes a message of an ifunc to the log.
+pub(crate) fn log_message(ifunc: &str, source: u64, message: &LogMessage<'_>) {
+    let LogMessage { level, text } = *message;
+    let message = OneLine(text);
+    match level {
+        1 => tracing::error!(target: "ifunc", ifunc, source, "{message}"),
+        2 => tracing::warn!(target: "ifunc", ifunc, source, "{message}"),
+        3 => tracing::info!(target: "ifunc", ifunc, source, "{message}"),
+        4 => tracing::debug!(target: "ifunc", ifunc, source, "{message}"),
+        _ => tracing::trace!(target: "ifunc", ifunc, source, "{message}"),
+    }
+}
+
 /// `Context::log`.
 pub(crate) unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len: usize) {
     ifunc::host::through_gate(|| {
@@ -215,15 +245,11 @@ pub(crate) unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *con
             let entry = &*ctx.host.cast::<InstalledEntry>();
             (entry, ctx.sender, std::slice::from_raw_parts(message, len))
         };
-        let message = String::from_utf8_lossy(message);
-        let message = OneLine(&message);
-        let ifunc = &*entry.name;
-        match level {
-            1 => tracing::error!(target: "ifunc", ifunc, source, "{message}"),
-            2 => tracing::warn!(target: "ifunc", ifunc, source, "{message}"),
-            3 => tracing::info!(target: "ifunc", ifunc, source, "{message}"),
-            4 => tracing::debug!(target: "ifunc", ifunc, source, "{message}"),
-            _ => tracing::trace!(target: "ifunc", ifunc, source, "{message}"),
+        let text = String::from_utf8_lossy(message);
+        let message = LogMessage { level, text: &text };
+        match FORWARD.get() {
+            Some(forward) => forward(&message),
+            None => log_message(&entry.name, source, &message),
         }
     });
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use ifunc_abi::ImageId;
 use ifunc_abi::refusal::{Failed, Refusal};
 
+use crate::runner::Tenant;
 use crate::{EntryProperties, ImageProperties, InstalledEntry, InstalledImage, ValidImage};
 
 /// Where injected code runs. The caller decides whether an image may run at all: policy and target type are its own.
@@ -32,11 +33,11 @@ pub trait Executor {
     /// The bytes have another id, are no image, or this executor cannot run them.
     fn validate<'a>(&self, id: &ImageId, bytes: &'a [u8]) -> Result<ValidImage<'a>, Refusal>;
 
-    /// Installs an image, unless it is installed.
+    /// Installs an image, unless it is installed: in this process, or in the [runner process](crate::runner) of a tenant.
     ///
     /// # Errors
-    /// An import is not there, or there is no room.
-    fn install(&self, image: &ValidImage<'_>) -> Result<Arc<Self::Image>, Refusal>;
+    /// An import is not there, or there is no room. The tenant's process does not start, or the executor has none.
+    fn install(&self, image: &ValidImage<'_>, tenant: Option<&Tenant>) -> Result<Arc<Self::Image>, Refusal>;
 
     /// The entries of an image, in their order.
     fn entries(image: &Arc<Self::Image>) -> impl ExactSizeIterator<Item = Arc<Self::Entry>>;
@@ -185,11 +186,11 @@ impl<'a, Entry> Invocation<'a, Entry> {
 
 /// Learns of installed and evicted images, and of changes of exports.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// An image was written into code memory. The code cache is locked.
+    /// An image was written into code memory, while the code cache is locked, or into a runner process.
     fn installed(&self, image: &InstalledImage);
 
-    /// An image was taken out of code memory. The code cache is locked.
-    fn evicted(&self, image: &InstalledImage);
+    /// An image was taken out of code memory, while the code cache is locked, or out of a runner process, on any thread.
+    fn evicted(&self, image: &ImageProperties);
 
     /// A change of the exports was made; changes are numbered from 1.
     fn exports_changed(&self, change: u64);
@@ -202,7 +203,7 @@ pub trait Observer: fmt::Debug + Send + Sync {
 /// Keeps nothing of it.
 impl Observer for () {
     fn installed(&self, _: &InstalledImage) {}
-    fn evicted(&self, _: &InstalledImage) {}
+    fn evicted(&self, _: &ImageProperties) {}
     fn exports_changed(&self, _: u64) {}
     fn change_ended(&self, _: u64, _: Duration) {}
 }

@@ -24,6 +24,7 @@ use crate::answer::{AnswerMemory, LongAnswers};
 use crate::arch::FloatControl;
 use crate::exports::Exports;
 use crate::held::{self, HeldObjects};
+use crate::runner::Lent;
 use crate::services::Services;
 use crate::stack::Stack;
 use crate::threads::Passages;
@@ -162,6 +163,8 @@ pub(crate) struct Gate {
     pub(crate) long_answers: RefCell<LongAnswers>,
     pub(crate) held: RefCell<HeldObjects>,
     pub(crate) allocations: RefCell<Allocations>,
+    /// What the target arguments of the next invocation are to a runner process.
+    pub(crate) lent: Cell<Lent>,
 }
 
 thread_local! {
@@ -189,6 +192,7 @@ impl Gate {
             long_answers: RefCell::default(),
             held: RefCell::default(),
             allocations: RefCell::default(),
+            lent: Cell::default(),
         }
     }
 
@@ -363,7 +367,8 @@ pub(crate) fn exports_of_invocation() -> Option<Exports> {
     unsafe { CURRENT.get().as_ref()? }.exports.clone()
 }
 
-/// What the entries of an image are while they are closed. Its invocation ends at once, and nothing of the image has run.
+/// What the entries of an image are while they are closed, and where its code is in a runner process. Its invocation ends at once, and
+/// nothing of the image has run.
 pub(crate) unsafe extern "C" fn turn_away() -> u32 {
     if let Some(gate) = caller() {
         gate.was_turned_away.set(true);

@@ -1,6 +1,7 @@
 //! The executor that runs images in the process that receives them.
 
 use std::ffi::c_void;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -9,6 +10,7 @@ use ifunc::host::{NameConflict, NamedType, NamedTypes};
 use ifunc_abi::context::{self, Context};
 use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::{Failed, Refusal};
+use ifunc_abi::status::Rejection;
 use ifunc_abi::{ABI_VERSION, ImageId};
 
 use crate::answer::{AnswerMemory, Made};
@@ -22,7 +24,9 @@ use crate::gate::{
     CALL_GATE, CURRENT, Containment, Escape, Gate, HOST_STACK_ROOM, enter_session, ifunc_exec_enter,
 };
 use crate::image::cache::{CodeCache, Record};
-use crate::image::validate;
+use crate::image::imports::Imports;
+use crate::image::{Remote, validate};
+use crate::runner::{BodyLimits, Lent, RemoteInvocation, RunnerOptions, Runners, Tenant, lent};
 use crate::services::Services;
 use crate::stack::{Listing, Stack};
 use crate::threads::{ThreadNumber, Threads};
@@ -47,9 +51,12 @@ pub struct InProcessOptions {
     pub contain: ContainOptions,
     /// How long answers may be; `None`: no longer than the memory that invocations are lent.
     pub answers: Option<Arc<dyn AnswerMemory>>,
+    /// Runner processes for the images of tenants, and how long bodies may be there; `None`: all images run in this process.
+    pub runners: Option<(RunnerOptions, BodyLimits)>,
 }
 
-/// Installs images into this process and runs them on its threads: nothing confines them but the call gate.
+/// Installs images into this process and runs them on its threads, where nothing confines them but the call gate; or into the [runner
+/// process](crate::runner) of a tenant, where it waits for them.
 #[derive(Debug)]
 pub struct InProcess {
     shared: Arc<Shared>,
@@ -58,6 +65,7 @@ pub struct InProcess {
     stack_bytes: usize,
     containment: Containment,
     answers: Option<Arc<dyn AnswerMemory>>,
+    runners: Option<Arc<Runners>>,
     _watchdog: Option<Watchdog>,
 }
 
@@ -107,6 +115,9 @@ pub enum SetupError {
     /// A name in the signatures of the exports stands for two types.
     #[error(transparent)]
     Names(#[from] NameConflict),
+    /// Runner processes do not start.
+    #[error(transparent)]
+    Runner(io::Error),
 }
 
 impl InProcess {
@@ -120,6 +131,9 @@ impl InProcess {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, SetupError> {
         ifunc::host::set_call_gate(&CALL_GATE);
+        let runners = options.runners.as_ref();
+        let runners = runners.map(|(chosen, limits)| Runners::new(chosen, *limits, &options));
+        let runners = runners.transpose().map_err(SetupError::Runner)?;
         let names = symbols.named_types()?;
         let debug = DebugRegistry::new(options.debug, options.library_folders);
         let cache = CodeCache::new(
@@ -155,6 +169,7 @@ impl InProcess {
             stack_bytes: options.stack_bytes,
             containment,
             answers: options.answers,
+            runners,
             _watchdog: watchdog.transpose()?,
         })
     }
@@ -185,6 +200,36 @@ impl InProcess {
         Exports::of(&self.shared)
     }
 
+    /// The file of code memory.
+    pub(crate) fn arena_file(&self) -> Arc<File> {
+        self.shared
+            .cache()
+            .file()
+            .upgrade()
+            .expect("the cache lives as long as the executor")
+    }
+
+    /// Installs an image in the process of a tenant.
+    fn install_remote(
+        &self,
+        image: &ValidImage<'_>,
+        tenant: &Tenant,
+    ) -> Result<Arc<InstalledImage>, Refusal> {
+        let Some(runners) = &self.runners else {
+            let why = "the target has no runner processes";
+            return Err(Refusal::new(Rejection::Resources, why));
+        };
+        let remote = runners.install(image, tenant)?;
+        let remote = Remote::new(remote, image, Arc::clone(&self.shared.observer));
+        let installed = self
+            .shared
+            .cache()
+            .remote(image, remote, Imports::of(image.image()));
+        let installed = installed.map_err(|error| Refusal::new(Rejection::Resources, error.to_string()))?;
+        self.shared.observer.installed(&installed);
+        Ok(Arc::new(installed))
+    }
+
     /// Drops the versions of exports that were replaced and that no invocation uses any more. Cheap if there are none.
     pub fn drop_replaced(&self) {
         self.shared.drop_replaced();
@@ -201,7 +246,14 @@ impl Executor for InProcess {
         validate(id, bytes, self.max_image_memory)
     }
 
-    fn install(&self, image: &ValidImage<'_>) -> Result<Arc<InstalledImage>, Refusal> {
+    fn install(
+        &self,
+        image: &ValidImage<'_>,
+        tenant: Option<&Tenant>,
+    ) -> Result<Arc<InstalledImage>, Refusal> {
+        if let Some(tenant) = tenant {
+            return self.install_remote(image, tenant);
+        }
         self.drop_replaced();
         let symbols = self.shared.symbols.read().unwrap_or_else(PoisonError::into_inner);
         let known = |cache: &mut CodeCache| {
@@ -224,7 +276,8 @@ impl Executor for InProcess {
     }
 
     fn image_count(&self) -> usize {
-        self.shared.cache().len()
+        let remote = self.runners.as_ref().map_or(0, |runners| runners.images());
+        self.shared.cache().len() + remote
     }
 
     fn thread(&self) -> io::Result<ExecThread> {
@@ -424,7 +477,26 @@ fn without_success(
     if !session.gate.take_turned_away() {
         return end(session, entry, (size, sender), code, ctx.answer_len, room);
     }
-    entry.image().door.wait()?;
+    let image = entry.image();
+    if let Some(remote) = &image.remote {
+        let invocation = RemoteInvocation {
+            entry,
+            index: image
+                .entries
+                .iter()
+                .position(|other| other.main == entry.main)
+                .unwrap_or_default(),
+            payload: (payload, size),
+            target: lent(target, session.gate.lent.take()),
+            sender,
+            answers: session.gate.answers.as_ref(),
+        };
+        // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
+        let answer = room.map(|room| unsafe { std::slice::from_raw_parts_mut(ctx.answer, room) });
+        // SAFETY: as the caller of `Invocation::new` promised.
+        return unsafe { remote.image().run(invocation, answer) };
+    }
+    image.door.wait()?;
     // SAFETY: as the caller of `Invocation::new` promised.
     let invocation = unsafe { Invocation::new(entry, payload, size, target, sender) };
     // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
@@ -523,6 +595,16 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// States what the target arguments of the next invocation are to a [runner process](crate::runner), if its image is in one.
+    /// Without this they are [`Lent::Opaque`].
+    ///
+    /// # Safety
+    /// If they are [`Lent::Copied`], they have so many bytes, every content of these is valid, and the invocation alone uses them
+    /// until it has ended.
+    pub unsafe fn lend(&mut self, lent: Lent) {
+        self.gate.lent.set(lent);
+    }
+
     /// Calls an entry on the gate's stack. Returns its result, or 1 after an escape: see [`take_escape`](Self::take_escape).
     ///
     /// # Safety

@@ -16,6 +16,7 @@
 //! | it allocates, and ends early with what it allocated | `allocations.rs` |
 //! | it raises a fault, or runs for too long | `contain`, `gate/interrupt.rs` |
 //! | it sends others, or travels on | `services.rs` |
+//! | it runs in a process of its own | `runner` |
 //! | a debugger asks what it is | `debug` |
 //!
 //! What the source runs of an ifunc, to write payloads, is in [`library`].
@@ -39,6 +40,7 @@ mod imports;
 mod in_process;
 pub mod library;
 mod ranges;
+pub mod runner;
 pub mod services;
 mod stack;
 mod symbols;

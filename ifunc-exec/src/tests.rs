@@ -14,8 +14,8 @@ use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 
 use crate::{
-    ContainOptions, DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions, InstalledImage,
-    Invocation, Observer,
+    ContainOptions, DebugInfo, Executor, HostSymbols, ImageProperties, InProcess, InProcessOptions,
+    InstalledImage, Invocation, Observer,
 };
 
 /// What an executor reported.
@@ -34,7 +34,7 @@ impl Observer for Events {
         self.0.lock().unwrap().push(format!("+{}", image.names()));
     }
 
-    fn evicted(&self, _: &InstalledImage) {
+    fn evicted(&self, _: &ImageProperties) {
         self.0.lock().unwrap().push("-".into());
     }
 
@@ -66,6 +66,7 @@ pub(crate) fn options() -> InProcessOptions {
         library_folders: Vec::new,
         contain: ContainOptions::default(),
         answers: None,
+        runners: None,
     }
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn executor_with(
 pub(crate) fn install(executor: &InProcess, parts: &ImageParts) -> Result<Arc<InstalledImage>, Refusal> {
     let bytes = parts.encode().unwrap();
     let id = *blake3::hash(&bytes).as_bytes();
-    executor.install(&executor.validate(&id, &bytes)?)
+    executor.install(&executor.validate(&id, &bytes)?, None)
 }
 
 pub(crate) fn image(name: &str, rx: Vec<u8>) -> ImageParts {
@@ -524,7 +525,7 @@ fn measured_an_install_with_and_without_debuggers() {
             let began = std::time::Instant::now();
             for (id, bytes) in &images {
                 let valid = executor.validate(id, bytes).unwrap();
-                executor.install(&valid).unwrap();
+                executor.install(&valid, None).unwrap();
             }
             times.push(began.elapsed().as_nanos() as usize / INSTALLS);
         }

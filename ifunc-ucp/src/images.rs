@@ -285,6 +285,7 @@ impl Images {
             library_folders: Vec::new,
             contain: ContainOptions::default(),
             answers: None,
+            runners: None,
         };
         let executor = InProcess::new(options, symbols, Arc::new(())).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -309,13 +310,13 @@ impl Images {
         let id = *blake3::hash(&bytes).as_bytes();
         let valid = self.executor.validate(&id, &bytes)?;
         self.export_process(valid.image());
-        let installed = self.executor.install(&valid).or_else(|refusal| {
+        let installed = self.executor.install(&valid, None).or_else(|refusal| {
             if refusal.reason != Rejection::CacheFull {
                 return Err(refusal);
             }
             // What is kept here is in use to the executor.
             self.forget_all(here);
-            self.executor.install(&valid)
+            self.executor.install(&valid, None)
         })?;
         let known = Arc::new(Known {
             entries: InProcess::entries(&installed).collect(),

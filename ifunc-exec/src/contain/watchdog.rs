@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,11 +37,18 @@ impl Watchdog {
     /// The kernel's, for a thread.
     pub(crate) fn start(threads: Arc<Threads>, limit: Duration) -> io::Result<Self> {
         let stop = Arc::<Stop>::default();
+        let begun = Arc::new(Barrier::new(2));
         let builder = std::thread::Builder::new().name("ifunc-watchdog".into());
         let thread = {
             let stop = Arc::clone(&stop);
-            builder.spawn(move || watch(&threads, limit, &stop))?
+            let begun = Arc::clone(&begun);
+            builder.spawn(move || {
+                begun.wait();
+                watch(&threads, limit, &stop);
+            })?
         };
+        // A runner process denies system calls from here on that a thread makes when it begins.
+        begun.wait();
         Ok(Self {
             stop,
             thread: Some(thread),

@@ -193,6 +193,15 @@ impl DebugRegistry {
 }
 
 impl DebugRecord {
+    /// Of an image without code in this process.
+    pub(crate) fn none() -> Self {
+        Self {
+            code: 0..0,
+            object: None,
+            _registration: None,
+        }
+    }
+
     /// Where the image's code is.
     pub(crate) fn code(&self) -> Range<usize> {
         self.code.clone()
@@ -217,6 +226,9 @@ impl DebugRecord {
 
     /// The image's code, as it is installed.
     fn bytes(&self) -> &[u8] {
+        if self.code.is_empty() {
+            return &[];
+        }
         // SAFETY: the read-execute part of an image that is installed as long as this lives; nothing writes to it.
         unsafe {
             std::slice::from_raw_parts(

@@ -1,8 +1,9 @@
 //! The code cache: what is installed, by id, and what is evicted when room is needed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use ifunc_abi::ImageId;
 use ifunc_abi::image::ImageFlags;
@@ -13,10 +14,11 @@ use super::imports::Imports;
 use super::install::install;
 use super::original::Kept;
 use super::validate::memory_of;
-use super::{InstalledImage, ValidImage};
+use super::{ImageProperties, InstalledImage, Remote, ValidImage};
 use crate::Observer;
-use crate::arena::{Arena, ArenaError};
-use crate::debug::DebugRegistry;
+use crate::arena::{Arena, ArenaError, Range};
+use crate::debug::{DebugRecord, DebugRegistry};
+use crate::entrance::Door;
 use crate::got::{Got, GotMemory};
 
 /// A map by image id. An id is a cryptographic hash, so it is not hashed again.
@@ -116,6 +118,32 @@ impl CodeCache {
             clock: 0,
             observer,
         })
+    }
+
+    /// An image whose code is in a runner process.
+    pub(crate) fn remote(
+        &self,
+        valid: &ValidImage<'_>,
+        remote: Remote,
+        imports: Imports,
+    ) -> Result<InstalledImage, ArenaError> {
+        Ok(InstalledImage {
+            properties: ImageProperties::of(valid.id, valid.image()),
+            door: Door::default(),
+            debug: DebugRecord::none(),
+            kept: Arc::default(),
+            file: Weak::new(),
+            code: Range::EMPTY,
+            got: self.gots.allocate(&[])?,
+            imports: Arc::new(imports),
+            signature: OnceLock::new(),
+            remote: Some(remote),
+        })
+    }
+
+    /// The file of the arena.
+    pub(crate) fn file(&self) -> Weak<File> {
+        self.arena.file()
     }
 
     /// Where code of images lies.

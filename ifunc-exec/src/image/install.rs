@@ -49,6 +49,7 @@ pub(super) fn install(
         got,
         imports: Arc::clone(&record.imports),
         signature: OnceLock::new(),
+        remote: None,
     })
 }
 

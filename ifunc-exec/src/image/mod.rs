@@ -21,10 +21,13 @@ use self::imports::Imports;
 use self::original::Kept;
 pub use self::validate::ValidImage;
 pub(crate) use self::validate::validate;
+use crate::Observer;
 use crate::arena::{self, Arena};
 use crate::debug::DebugRecord;
 use crate::entrance::{Access, Door, Entrance};
+use crate::gate::turn_away;
 use crate::got::Got;
+use crate::runner::RemoteImage;
 
 /// What an image declares about itself, as every executor needs it.
 #[derive(Clone, Debug)]
@@ -104,7 +107,7 @@ impl EntryProperties {
     }
 }
 
-/// An image that is installed in this process. The [executor](crate::InProcess) frees its memory once no clone of its `Arc` is
+/// An image that is installed in this process, or in the [runner process](crate::runner) of a tenant. The [executor](crate::InProcess) frees its memory once no clone of its `Arc` is
 /// held elsewhere and the room is needed.
 #[derive(Debug)]
 pub struct InstalledImage {
@@ -121,6 +124,36 @@ pub struct InstalledImage {
     pub(crate) imports: Arc<Imports>,
     /// See [`set_signature`](Self::set_signature).
     pub(crate) signature: OnceLock<Signature>,
+    /// Its code, if that is in a runner process.
+    pub(crate) remote: Option<Remote>,
+}
+
+/// The code of an image in a runner process, and who learns of its end.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    image: RemoteImage,
+    properties: ImageProperties,
+    observer: Arc<dyn Observer>,
+}
+
+impl Remote {
+    pub(crate) fn new(image: RemoteImage, valid: &ValidImage<'_>, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            image,
+            properties: ImageProperties::of(valid.id, valid.image()),
+            observer,
+        }
+    }
+
+    pub(crate) fn image(&self) -> &RemoteImage {
+        &self.image
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.observer.evicted(&self.properties);
+    }
 }
 
 impl Deref for InstalledImage {
@@ -167,7 +200,8 @@ impl InstalledImage {
     /// Bytes of memory that it takes: code, data, GOT, imports, and what is kept to restore the original.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        self.code.len() + self.got.len() + self.kept.footprint() + self.imports.footprint()
+        let remote = self.remote.as_ref().map_or(0, |remote| remote.image.footprint());
+        self.code.len() + self.got.len() + self.kept.footprint() + self.imports.footprint() + remote
     }
 
     /// Address of the first byte of its code.
@@ -182,6 +216,12 @@ impl InstalledImage {
         self.entries
             .iter()
             .position(|entry| entry.main as usize == offset)
+    }
+
+    /// Whether its code is in a [runner process](crate::runner).
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
     }
 
     /// The symbols that it imports.
@@ -231,13 +271,20 @@ impl InstalledEntry {
     /// All entries of an image, in their order.
     pub fn all(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = Arc<Self>> {
         image.entries.iter().map(|properties| {
-            let main = std::ptr::with_exposed_provenance(image.base() + properties.main as usize);
+            let main = match image.remote {
+                // Where to turn to: `run` finds out that its code is elsewhere.
+                Some(_) => turn_away as *const c_void,
+                None => std::ptr::with_exposed_provenance(image.base() + properties.main as usize),
+            };
             let entry = Arc::new(Self {
                 properties: properties.clone(),
                 entrance: Entrance::new(main),
-                batch: properties.batch.filter(|_| !image.travels).map(|batch| {
-                    Entrance::new(std::ptr::with_exposed_provenance(image.base() + batch as usize))
-                }),
+                batch: properties
+                    .batch
+                    .filter(|_| !image.travels && image.remote.is_none())
+                    .map(|batch| {
+                        Entrance::new(std::ptr::with_exposed_provenance(image.base() + batch as usize))
+                    }),
                 image: Arc::clone(image),
             });
             image.door.add(&entry);

@@ -10,7 +10,7 @@ use ifunc_abi::image::{Image, Relocation};
 const WORD: usize = size_of::<u64>();
 
 /// What the arena does not hold of an image's bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// Header, tables and strings, which precede the code, and the data, which follows it.
     beside_code: Box<[u8]>,

@@ -57,22 +57,28 @@ impl HostSymbols {
     /// # Errors
     /// Two exports have one name.
     pub fn with(exports: impl IntoIterator<Item = Symbol>) -> Result<Self, DuplicateExport> {
+        let mut all = Self::of_runtime();
+        all.interfaces = Interfaces::of_process();
+        let methods = all.interfaces.clone();
+        for export in exports.into_iter().chain(methods.methods().map(Symbol::from)) {
+            all.add(export)?;
+        }
+        Ok(all)
+    }
+
+    /// What is always allowed, and nothing of the host's.
+    pub(crate) fn of_runtime() -> Self {
         let runtime = runtime_imports().into_iter().map(|(name, address)| {
             // SAFETY: functions of this crate and of the C library, which live as long as the process.
             let symbol = unsafe { Symbol::untyped(name, address.cast()) }.of_kind(ExportKind::Function);
             (name.to_owned(), symbol)
         });
-        let interfaces = Interfaces::of_process();
-        let mut all = Self {
+        Self {
             symbols: runtime.collect(),
             libraries: HashMap::new(),
-            interfaces: interfaces.clone(),
+            interfaces: Interfaces::default(),
             has_unguarded: Arc::default(),
-        };
-        for export in exports.into_iter().chain(interfaces.methods().map(Symbol::from)) {
-            all.add(export)?;
         }
-        Ok(all)
     }
 
     /// Whether images may call functions of the host that do not pass the call gate.

@@ -14,7 +14,7 @@ use ifunc_abi::stats::{
     CodeMemory, Counts, ExportStats, IfuncCounts, IfuncStats, SourceStats, Stats, Timing,
 };
 use ifunc_abi::status::Rejection;
-use ifunc_exec::{IdHasher, InstalledImage, Observer};
+use ifunc_exec::{IdHasher, ImageProperties, InstalledImage, Observer};
 
 use super::IfuncKey;
 use super::counters::{HandleCounters, LinkCounters, SharedTimes, locked};
@@ -237,7 +237,7 @@ impl Observer for Metrics {
         }
     }
 
-    fn evicted(&self, image: &InstalledImage) {
+    fn evicted(&self, image: &ImageProperties) {
         let mut guard = self.tables();
         let tables = &mut *guard;
         for (entry, _) in (0..).zip(&image.entries) {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{AddressRange, Grant, Policy, Quotas, Unsigned};
+use crate::RunnerOptions;
 use crate::keys::PublicKey;
 use crate::target::Level;
 
@@ -81,9 +82,16 @@ impl Policy {
     /// installs-per-second = 20
     ///
     /// [faults]
-    /// level = "contained"                # or "panics", the default
+    /// level = "contained"                # or "panics", the default, or "process"
     /// max-run-time = "2s"                # or "20ms"; without this line, without a limit
     /// stack-bytes = 4_194_304
+    ///
+    /// [runners]                          # with `level = "process"`
+    /// program = "/usr/bin/ifunc-runner"  # without this line, beside the target's program
+    /// memory-bytes = 268_435_456         # of each
+    /// cpu-time = "10min"                 # of each; without this line, without a limit
+    /// max-runners = 64
+    /// without-landlock = false
     ///
     /// [[key]]
     /// name = "builds"
@@ -198,14 +206,38 @@ impl Policy {
             policy.level = match level.get_ref().as_str() {
                 "panics" => Level::Panics,
                 "contained" => Level::Contained,
+                "process" => Level::Process,
                 other => return Err(reader.fail(level.span().start, format!("there is no level `{other}`"))),
             };
         }
-        if let Some(limit) = max_run_time {
-            let parsed = duration(limit.get_ref());
-            let why = || format!("`{}` is not a time", limit.get_ref());
-            policy.max_run_time = Some(parsed.ok_or_else(|| reader.fail(limit.span().start, why()))?);
+        let time = |text: Spanned<String>| {
+            let parsed = duration(text.get_ref());
+            let why = || format!("`{}` is not a time", text.get_ref());
+            parsed.ok_or_else(|| reader.fail(text.span().start, why()))
+        };
+        policy.max_run_time = max_run_time.map(time).transpose()?;
+        let RunnersTable {
+            program,
+            memory_bytes,
+            cpu_time,
+            max_runners,
+            without_landlock,
+        } = file.runners;
+        let mut runners = RunnerOptions::new().without_landlock(without_landlock);
+        if let Some(program) = program {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            runners = runners.program(folder.join(program));
         }
+        if let Some(bytes) = memory_bytes {
+            runners = runners.memory(bytes);
+        }
+        if let Some(limit) = cpu_time {
+            runners = runners.cpu_time(time(limit)?);
+        }
+        if let Some(count) = max_runners {
+            runners = runners.max_runners(count);
+        }
+        policy.runners = runners;
         Ok(policy)
     }
 }
@@ -221,6 +253,8 @@ struct PolicyFile {
     quotas: QuotasTable,
     #[serde(default)]
     faults: FaultsTable,
+    #[serde(default)]
+    runners: RunnersTable,
     #[serde(default)]
     key: Vec<KeyTable>,
     #[serde(default)]
@@ -265,6 +299,17 @@ struct FaultsTable {
     level: Option<Spanned<String>>,
     max_run_time: Option<Spanned<String>>,
     stack_bytes: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RunnersTable {
+    program: Option<PathBuf>,
+    memory_bytes: Option<u64>,
+    cpu_time: Option<Spanned<String>>,
+    max_runners: Option<usize>,
+    #[serde(default)]
+    without_landlock: bool,
 }
 
 #[derive(Deserialize)]
@@ -334,7 +379,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// What to write, by the key of a line.
-const EXAMPLES: [(&str, &str); 23] = [
+const EXAMPLES: [(&str, &str); 28] = [
     (
         "revoked",
         "`revoked = [\"KEY\"]`, each the 64 hexadecimal digits of a file that `cargo ifunc keygen` wrote",
@@ -352,7 +397,18 @@ const EXAMPLES: [(&str, &str); 23] = [
     ("answer-bytes", "`answer-bytes = 65_536`, a number of bytes"),
     ("in-flight", "`in-flight = 1000`"),
     ("installs-per-second", "`installs-per-second = 20`"),
-    ("level", "`level = \"contained\"` or `level = \"panics\"`"),
+    (
+        "level",
+        "`level = \"contained\"`, `level = \"panics\"` or `level = \"process\"`",
+    ),
+    (
+        "program",
+        "`program = \"/usr/bin/ifunc-runner\"`, relative to the policy",
+    ),
+    ("memory-bytes", "`memory-bytes = 268_435_456`, a number of bytes"),
+    ("cpu-time", "`cpu-time = \"10min\"`, with `ms`, `s` or `min`"),
+    ("max-runners", "`max-runners = 64`"),
+    ("without-landlock", "`without-landlock = true`"),
     ("max-run-time", "`max-run-time = \"2s\"`, with `ms`, `s` or `min`"),
     ("stack-bytes", "`stack-bytes = 4_194_304`, a number of bytes"),
     ("name", "`name = \"builds\"`, and `file = \"builds.pub\"`"),

@@ -22,6 +22,7 @@ pub use quotas::Quotas;
 pub(crate) use quotas::{Charge, Meter};
 pub(crate) use rules::{Candidate, Rules};
 
+use crate::RunnerOptions;
 use crate::keys::PublicKey;
 use crate::target::Level;
 use crate::transport::Peer;
@@ -128,6 +129,7 @@ pub struct Policy {
     pub(crate) quotas: Quotas,
     pub(crate) stack: usize,
     pub(crate) level: Level,
+    pub(crate) runners: RunnerOptions,
     pub(crate) max_run_time: Option<Duration>,
 }
 
@@ -193,6 +195,7 @@ impl Default for Policy {
             quotas: Quotas::default(),
             stack: 4 << 20,
             level: Level::default(),
+            runners: RunnerOptions::default(),
             max_run_time: None,
         }
     }
@@ -262,7 +265,7 @@ impl Policy {
     /// there is one.
     ///
     /// # Safety
-    /// Accepted code runs with all the rights of this process. Nothing confines it: neither a signature, which proves its
+    /// Accepted code runs with all the rights of this process, but at [`Level::Process`]. Nothing confines it: neither a signature, which proves its
     /// author, nor a grant. The caller trusts these sources with this process's memory. The arguments of
     /// [`allow`](crate::TargetBuilder::allow), [`allow_set`](crate::TargetBuilder::allow_set) and
     /// [`allow_library`](crate::TargetBuilder::allow_library) must be what the accepted code takes them for.
@@ -337,6 +340,26 @@ impl Policy {
         self
     }
 
+    /// The runner processes of [`Level::Process`]: their program, and what they may use.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use ifunc_rt::{Level, Policy, RunnerOptions, Target};
+    ///
+    /// // SAFETY: ifuncs run in processes that are confined.
+    /// let policy = unsafe { Policy::trust_every_peer() }
+    ///     .level(Level::Process)
+    ///     .runners(RunnerOptions::new().memory(64 << 20))
+    ///     .max_run_time(Duration::from_millis(100));
+    /// let target = Target::builder().policy(policy).listen("shm:store")?;
+    /// # Ok::<(), ifunc_rt::TargetError>(())
+    /// ```
+    pub fn runners(mut self, options: RunnerOptions) -> Self {
+        self.runners = options;
+        self
+    }
+
     /// How long an invocation may run; the entries of a batch that run together count as one. Default: without a limit. At
     /// the limit, or at most a quarter (at least a millisecond) after it, the invocation ends with
     /// [`Failure::Deadline`](crate::Failure::Deadline), at whatever instruction it is. A function of the host is not
@@ -383,6 +406,7 @@ impl fmt::Debug for Policy {
             quotas,
             stack,
             level,
+            runners,
             max_run_time,
         } = self;
         f.debug_struct("Policy")
@@ -395,6 +419,7 @@ impl fmt::Debug for Policy {
             .field("quotas", quotas)
             .field("stack", stack)
             .field("level", level)
+            .field("runners", runners)
             .field("max_run_time", max_run_time)
             .finish()
     }

@@ -8,6 +8,7 @@ use ifunc_abi::image::{Entry, EntryFlags, Image};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::signature::Signature;
 use ifunc_abi::status::Rejection;
+use ifunc_exec::runner::Tenant;
 use ifunc_exec::{Executor, InstalledImage};
 use ifunc_proto::host::Install;
 
@@ -79,7 +80,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         })?;
         self.check_types(id, len, image, about)?;
         *about = describe(id, len, image).next();
-        let image = host.executor.install(&valid)?;
+        let tenant = host.uses_runners.then(|| match authority.signer() {
+            Some(key) => Tenant::Key(key.to_owned()),
+            None => Tenant::Connection(state.source.connection),
+        });
+        let image = host.executor.install(&valid, tenant.as_ref())?;
         let charges = [state.meter.charge(&image)?, authority.charge(&image)?];
         // A node that sends the image on sends its signature, too.
         if let Some(signature) = signature
@@ -107,6 +112,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             *about = Some(described);
             if !argument.has_type(executor, entry.target) {
                 return Err(argument.wrong_target(executor, entry.target));
+            }
+            if entry.target != 0 && self.host.uses_runners {
+                argument.check_lent(executor)?;
             }
             if argument.shared && !entry.flags.contains(EntryFlags::SHARED) {
                 return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));

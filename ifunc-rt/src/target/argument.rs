@@ -10,6 +10,7 @@ use ifunc_abi::Fingerprint;
 use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
+use ifunc_exec::runner::{Lent, MAX_TARGET, plain_size};
 use ifunc_exec::{InProcess, InstalledEntry, fingerprint};
 
 /// The target arguments of invocations.
@@ -101,6 +102,32 @@ impl Argument {
             versions.any(|text| target == fingerprint::of(text))
         };
         target == 0 || is_same() || is_earlier() || executor.interfaces().has(target, host_type.id)
+    }
+
+    /// What they are to an ifunc in a runner process.
+    #[cold]
+    pub(super) fn lent(&self) -> Lent {
+        let size = plain_size((self.host_type)().text);
+        match size.filter(|size| *size <= MAX_TARGET && !self.shared) {
+            Some(size) => Lent::Copied(size),
+            None => Lent::Opaque,
+        }
+    }
+
+    /// Refuses an image that takes them in a runner process, where it would not reach them.
+    #[cold]
+    pub(super) fn check_lent(&self, executor: &InProcess) -> Result<(), Refusal> {
+        if matches!(self.lent(), Lent::Copied(_)) {
+            return Ok(());
+        }
+        let help = if self.shared {
+            "this target runs ifuncs in processes of their own (`Level::Process`), on copies of the target arguments, and its threads share \
+             these; help: let it `serve` on one thread, or serve `()`"
+        } else {
+            "this target runs ifuncs in processes of their own (`Level::Process`), which reach copies of integers, floats, and arrays and structs \
+             of those without padding, at most 64 KiB; help: serve such a type or `()`, or another level"
+        };
+        Err(self.refuse_type(executor, Some(help.to_owned())))
     }
 
     /// Whether an entry can run on them.

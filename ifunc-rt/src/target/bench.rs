@@ -99,6 +99,7 @@ impl Bench {
             library_folders: Vec::new,
             contain: ContainOptions::default(),
             answers: None,
+            runners: None,
         };
         let unfinished = Unfinished::new(max_bytes, max_age);
         let answers = LongAnswers::new(limits.max_answer, &unfinished);
@@ -111,6 +112,7 @@ impl Bench {
             host: Host {
                 rules,
                 executor,
+                uses_runners: false,
                 metrics,
                 hello: crate::hello::serving(limits),
                 max_handles: 64,

@@ -7,6 +7,7 @@ use ifunc::host::{Interface, InterfaceExport, NameConflict};
 use ifunc_abi::frame::Limits;
 use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
+use ifunc_exec::runner::BodyLimits;
 use ifunc_exec::{
     ContainOptions, DebugInfo, DuplicateExport, HostSymbols, InProcessOptions, InvalidSoname, NamedSet,
     Symbol,
@@ -145,6 +146,7 @@ impl Default for TargetBuilder {
                 library_folders: library::folders,
                 contain: ContainOptions::default(),
                 answers: None,
+                runners: None,
             },
             copy_payloads: false,
             listen,
@@ -519,12 +521,27 @@ impl TargetBuilder {
         let Policy {
             stack,
             level,
+            runners,
             max_run_time,
             ..
         } = &self.policy;
         self.executor.stack_bytes = *stack;
         self.executor.contain.faults = *level == Level::Contained;
         self.executor.contain.deadline = *max_run_time;
+        self.executor.runners = (*level == Level::Process).then(|| {
+            let Limits {
+                max_payload,
+                max_image,
+                max_answer,
+            } = self.listen.hello.limits;
+            let bytes = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+            let limits = BodyLimits {
+                payload: bytes(max_payload),
+                image: bytes(max_image),
+                answer: bytes(max_answer),
+            };
+            (runners.clone(), limits)
+        });
         let mut config = self.listen.clone();
         let or = |chosen: Option<u32>, name| chosen.map_or_else(|| number(name), |n| Ok(Some(n)));
         let (slots, data) = (or(self.slots, CREDITS)?, or(self.ring_bytes, RING)?);

@@ -17,7 +17,7 @@ use crate::{Failure, StopHandle};
 /// What ends an invocation alone, and what ends the process: set by
 /// [`Policy::level`](crate::Policy::level).
 ///
-/// No level confines code: every ifunc has the rights of the process. `SECURITY.md` states what each one is for.
+/// At the first two levels every ifunc has the rights of the process. `SECURITY.md` states what each one is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Level {
@@ -28,6 +28,15 @@ pub enum Level {
     /// A fault of an ifunc ends the invocation, too: SIGSEGV, SIGBUS, SIGFPE, SIGILL, a jump to where there is no code, a stack
     /// that overflows.
     Contained,
+    /// Ifuncs run in *runner processes*, one for each key of the policy, and, for code without a signature, one for each
+    /// connection: see [`RunnerOptions`](crate::RunnerOptions). Such a process has its own address space and confines itself before it
+    /// runs anything: no files, no network, no other processes, bounded memory (seccomp, Landlock, resource limits). When it dies, its
+    /// source is told why, and the next invocation starts another one.
+    ///
+    /// An ifunc has its payload, its answer and a copy of the target arguments, which takes the place of the original when the
+    /// invocation has ended well. So the target arguments are `()`, or integers, floats, and arrays and structs of those without
+    /// padding, at most 64 KiB; opaque types and interfaces are not reached. The image imports nothing of the host, and does not travel.
+    Process,
 }
 
 /// What a target does after an invocation ended early: see [`TargetBuilder::on_escape`](crate::TargetBuilder::on_escape).

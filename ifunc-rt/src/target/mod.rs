@@ -91,6 +91,8 @@ pub struct Target {
 struct Host {
     rules: Rules,
     executor: InProcess,
+    /// Whether images run in the processes of their tenants.
+    uses_runners: bool,
     metrics: Arc<Metrics>,
     /// What this target states about itself. Its limits are those of all connections.
     hello: Hello,
@@ -165,6 +167,7 @@ impl Target {
         let (max_bytes, max_age) = builder.unfinished;
         let unfinished = Unfinished::new(max_bytes, max_age);
         let answers = LongAnswers::new(builder.listen.hello.limits.max_answer, &unfinished);
+        let uses_runners = builder.executor.runners.is_some();
         let options = InProcessOptions {
             answers: Some(answers.clone()),
             ..builder.executor
@@ -182,6 +185,7 @@ impl Target {
         let executor = InProcess::new(options, symbols, metrics.clone()).map_err(|error| match error {
             SetupError::Os(error) => TargetError::os("reserve memory for code")(error),
             SetupError::Names(conflict) => TargetError::Names(conflict),
+            SetupError::Runner(error) => TargetError::os("run ifuncs in processes of their own")(error),
             other => TargetError::os("make an executor")(std::io::Error::other(other)),
         })?;
         let mut entry = executor
@@ -194,6 +198,7 @@ impl Target {
             host: Host {
                 rules,
                 executor,
+                uses_runners,
                 metrics,
                 hello: builder.listen.hello,
                 max_handles: builder.max_handles,

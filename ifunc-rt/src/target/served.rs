@@ -202,7 +202,8 @@ pub(super) struct Counted {
     limited: Option<Arc<Authority>>,
 }
 
-/// No target arguments have this key: each invocation looks at its quotas, and one without quotas pays nothing for them.
+/// No target arguments have this key: each invocation looks at its quotas, and at what it is lent in a runner process. Others pay
+/// nothing for that.
 const LIMITED: u64 = 0;
 
 impl Counted {
@@ -215,6 +216,7 @@ impl Counted {
         authority: Option<&Arc<Authority>>,
     ) -> Self {
         let limited = authority.filter(|authority| authority.limits_invocations());
+        let is_unusual = limited.is_some() || entry.image().is_remote();
         let misplaced = if copies_payloads {
             usize::MAX
         } else {
@@ -223,10 +225,7 @@ impl Counted {
         Self {
             entry,
             counters,
-            suits: match limited {
-                Some(_) => LIMITED,
-                None => argument.key,
-            },
+            suits: if is_unusual { LIMITED } else { argument.key },
             misplaced,
             limited: limited.cloned(),
         }
@@ -517,7 +516,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         self.run_suited(counted, invocation, answer)
     }
 
-    /// Runs an invocation that has quotas, or of an entry that was bound for other target arguments.
+    /// Runs an invocation that has quotas or runs in another process, or of an entry that was bound for other target arguments.
     #[cold]
     #[inline(never)]
     fn run_unusual<B: Body>(
@@ -536,6 +535,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let (entry, executor) = (&*counted.entry, &self.host.executor);
         if !self.argument.suits(executor, entry) {
             return Err(unsuited(executor, entry, self.argument));
+        }
+        if entry.image().is_remote() {
+            // SAFETY: they are of the type that the text describes, of which every content is a value, and `poll` borrows them for this
+            // thread alone.
+            unsafe { self.session.lend(self.argument.lent()) };
         }
         let Some(authority) = &counted.limited else {
             return self.run_suited(counted, invocation, answer);

@@ -82,6 +82,7 @@ fn new_executor() -> InProcess {
         library_folders: Vec::new,
         contain: ifunc_exec::ContainOptions::default(),
         answers: None,
+        runners: None,
     };
     InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(())).unwrap()
 }
@@ -123,7 +124,7 @@ fn mutated_images_are_refused_or_installed_whole() {
             let id = *blake3::hash(&bytes).as_bytes();
             let result = executor
                 .validate(&id, &bytes)
-                .and_then(|valid| executor.install(&valid));
+                .and_then(|valid| executor.install(&valid, None));
             let outcome = match result {
                 Err(refusal) => refusal.reason.to_string(),
                 Ok(installed) => {

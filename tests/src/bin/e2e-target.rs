@@ -3,10 +3,12 @@
 use std::io::Write;
 use std::time::Duration;
 
-use ifunc_rt::{Level, NamedSet, Policy, Target, TargetBuilder};
+use ifunc_rt::{Level, NamedSet, Policy, RunnerOptions, Target, TargetBuilder};
 use ifunc_tests::State;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // It is its own runner program.
+    ifunc_rt::run_if_started_by_target();
     tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(std::io::stderr)
@@ -31,6 +33,14 @@ fn builder() -> TargetBuilder {
         let limit = milliseconds.parse().expect("E2E_CONTAINED is a number");
         policy = policy
             .level(Level::Contained)
+            .max_run_time(Duration::from_millis(limit));
+    }
+    if let Ok(milliseconds) = std::env::var("E2E_PROCESS") {
+        let limit = milliseconds.parse().expect("E2E_PROCESS is a number");
+        let program = std::env::current_exe().expect("a program has a file");
+        policy = policy
+            .level(Level::Process)
+            .runners(RunnerOptions::new().program(program))
             .max_run_time(Duration::from_millis(limit));
     }
     let mut builder = Target::builder().policy(policy);

@@ -1,9 +1,14 @@
-//! Ifuncs in Rust and in C that crash or do not end, on a target in another process that contains it.
+//! Ifuncs in Rust and in C that crash or do not end, on a target in another process that contains them, or runs them in processes of
+//! their own.
 
 use crate::common::{Process, connect, library, over_there, unique};
 use ifunc_rt::{Error, Failure};
 use ifunc_tests_ifuncs::faults::{WAYS, t_faults};
-use ifunc_tests_ifuncs::t_add;
+use ifunc_tests_ifuncs::{t_add, t_lookup};
+
+/// Variables by which a target gets its level, and the milliseconds that an invocation may run.
+const CONTAINED: &str = "E2E_CONTAINED";
+const PROCESS: &str = "E2E_PROCESS";
 
 /// The error that the source gets for each way in which the Rust ifunc ends, and its place.
 const RUST: [&str; WAYS.len()] = [
@@ -31,10 +36,10 @@ const C: [&str; 7] = [
 const C_LOOPS: usize = 4;
 
 /// Each way so many times, and those that run into their limit a tenth of that, with an honest call after each.
-fn escapes(rounds: usize) {
+fn escapes(rounds: usize, level: &str) {
     let Some(address) = unique() else { return };
     let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
-    command.env("IFUNC_ADDR", &address).env("E2E_CONTAINED", "50");
+    command.env("IFUNC_ADDR", &address).env(level, "50");
     let mut target = Process::start_target(&mut command, &address);
     let source = connect(&address);
     let add = source.register_path::<t_add>(library("t_add")).unwrap();
@@ -113,11 +118,76 @@ fn private_memory(pid: u32) -> usize {
 
 #[test]
 fn a_target_survives_ifuncs_that_crash() {
-    escapes(2);
+    escapes(2, CONTAINED);
 }
 
 #[test]
 #[ignore = "nightly: a thousand crashes of each kind in Rust and in C, and two hundred invocations that run into their limit"]
 fn a_target_survives_thousands_of_ifuncs_that_crash() {
-    escapes(1000);
+    escapes(1000, CONTAINED);
+}
+
+#[test]
+#[ignore = "nightly: the same in processes of their own"]
+fn a_target_survives_thousands_of_ifuncs_that_crash_elsewhere() {
+    escapes(1000, PROCESS);
+}
+
+/// The processes that a process has started.
+fn children(parent: u32) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name, which is in brackets: the state, and the parent.
+        let rest = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split(' ').nth(1)?.parse().ok()) == Some(parent)
+    };
+    pids.filter(is_child).collect()
+}
+
+#[test]
+fn ifuncs_run_in_processes_of_their_own() {
+    escapes(2, PROCESS);
+    let Some(address) = unique() else { return };
+    let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
+    command.env("IFUNC_ADDR", &address).env(PROCESS, "5000");
+    let mut target = Process::start_target(&mut command, &address);
+    let sources = [connect(&address), connect(&address)];
+    let adds = sources
+        .each_ref()
+        .map(|source| source.register_path::<t_add>(library("t_add")).unwrap());
+    // The data is the target's, and each process works on a copy of it.
+    for sum in 1..=10 {
+        assert_eq!(adds[sum % 2].call(&1).unwrap().wait().unwrap(), sum as u64);
+    }
+    let runners = children(target.pid());
+    assert_eq!(runners.len(), 2, "{runners:?}");
+    for pid in &runners {
+        let pid = rustix::process::Pid::from_raw(*pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    for add in &adds {
+        match add.call(&1).unwrap().wait() {
+            Err(Error::Failed {
+                why: Failure::Fault,
+                detail,
+                ..
+            }) => assert!(detail.contains("killed (SIGKILL)"), "{detail}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(adds[0].call(&1).unwrap().wait().unwrap(), 11);
+    // What only the host has is refused, with what to do.
+    let lookup = sources[0].register_path::<t_lookup>(library("t_lookup")).unwrap();
+    let refused = lookup.call("word").unwrap().wait().unwrap_err().to_string();
+    assert!(refused.contains("`lookup`; help: "), "{refused}");
+    // A process goes with its source.
+    drop((adds, lookup, sources));
+    let begin = std::time::Instant::now();
+    while !children(target.pid()).is_empty() {
+        assert!(begin.elapsed() < crate::common::TIMEOUT);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(target.lives());
 }

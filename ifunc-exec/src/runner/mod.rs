@@ -1,0 +1,368 @@
+//! Runner processes: where the images of a tenant run that is trusted less than the target.
+//!
+//! A *tenant* is a key that signs images, or, for code without a signature, a connection. Each tenant has a process of its own,
+//! which confines itself before it runs anything (`sandbox`). It has its own address space: what injected code writes
+//! there, the target does not see. The target sends it images and payloads through memory that both share (`segment`), copies answers
+//! out, and starts the process again when it has died (`tenant`).
+//!
+//! In the target such an image is installed without code. Its entries lead to `turn_away` of the call gate, as those of an image that is closed
+//! for a change do, and the invocation continues in `tenant`. So invocations of images that run in the target pay nothing.
+//!
+//! | what | file |
+//! |---|---|
+//! | which target arguments are copied | `plain` |
+//! | the shared memory | `segment` |
+//! | how both sides wait | `port` |
+//! | how a runner starts | `program` |
+//! | a tenant's process, from the target's side | `tenant` |
+//! | what the process gives up | `sandbox` |
+//! | what it does for the target | `serve` |
+
+mod plain;
+mod port;
+mod program;
+mod sandbox;
+mod segment;
+mod serve;
+mod tenant;
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use ifunc_abi::refusal::Refusal;
+use ifunc_abi::status::Rejection;
+use ifunc_abi::symbols::{COMPILER_IMPORTS, RELEASE, RUNTIME_IMPORTS};
+use ifunc_abi::{Counted, ImageId};
+
+pub use self::plain::plain_size;
+use self::segment::Lens;
+pub use self::serve::run_if_started_by_target;
+use self::tenant::TenantProcess;
+pub(crate) use self::tenant::{RemoteImage, RemoteInvocation, lent};
+use crate::arena::PAGE;
+use crate::{InProcessOptions, ValidImage};
+
+/// Most bytes of target arguments that are copied.
+pub const MAX_TARGET: usize = 64 << 10;
+/// Most bytes of a payload or an answer, and of an image.
+const MAX_BODY: usize = 256 << 20;
+/// Word of a [`Run`] without target arguments that are copied.
+const NO_TARGET: u64 = u64::MAX;
+/// What an ifunc in a runner process gets for target arguments that only functions of the host can use: no address of a process.
+const OPAQUE: *mut c_void = std::ptr::without_provenance_mut(0x8000_0000_0000_1000);
+
+/// Options of runner processes.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RunnerOptions {
+    program: Option<PathBuf>,
+    memory: u64,
+    cpu_time: Option<Duration>,
+    max_runners: usize,
+    without_landlock: bool,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> Self {
+        Self {
+            program: None,
+            memory: 256 << 20,
+            cpu_time: None,
+            max_runners: 64,
+            without_landlock: false,
+        }
+    }
+}
+
+impl RunnerOptions {
+    /// The program `ifunc-runner` beside this program, or where the environment variable `IFUNC_RUNNER` says.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The program that a target starts: `ifunc-runner`, or one whose `main` begins with
+    /// [`run_if_started_by_target`], such as this one itself. Both must be built from the same version of this crate.
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
+    }
+
+    /// Memory that the ifuncs of a tenant may use, in bytes: their data, and what they allocate. Default 256 MiB. More is not
+    /// there: an allocation fails, and what an ifunc does then is as in any process. Memory for code has a limit of its own.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// CPU time of a runner process, in whole seconds, from its start until the kernel ends it. The next invocation starts another one.
+    /// Default: without a limit. The time of one invocation is bounded by the policy's `max_run_time`.
+    pub fn cpu_time(mut self, time: Duration) -> Self {
+        self.cpu_time = Some(time);
+        self
+    }
+
+    /// Runner processes at a time. Default 64. An image for whose tenant there is none is refused.
+    pub fn max_runners(mut self, runners: usize) -> Self {
+        self.max_runners = runners;
+        self
+    }
+
+    /// Accepts a kernel without Landlock. The filter of system calls denies every access to files, too; Landlock is the second
+    /// lock. Default: no.
+    pub fn without_landlock(mut self, yes: bool) -> Self {
+        self.without_landlock = yes;
+        self
+    }
+}
+
+/// Longest bodies, as the target's quotas state them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyLimits {
+    /// Bytes of a payload.
+    pub payload: usize,
+    /// Bytes of an image.
+    pub image: usize,
+    /// Bytes of an answer.
+    pub answer: usize,
+}
+
+/// Whose images share a runner process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Tenant {
+    /// The holder of a key, by the name that the policy gives it.
+    Key(String),
+    /// A connection, by its number.
+    Connection(u64),
+}
+
+/// What target arguments are to an ifunc in a runner process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lent {
+    /// Nothing: they stay where they are.
+    #[default]
+    Opaque,
+    /// The ifunc works on a copy of so many bytes, which take the place of the original when it has ended well. Every content of them is valid.
+    Copied(usize),
+}
+
+/// A message that asks for an invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// The target's number of the image.
+    image: u64,
+    entry: u32,
+    /// A caller waits for the answer.
+    is_awaited: bool,
+    /// Length of the payload.
+    payload: u64,
+    /// Length of the target arguments, or [`NO_TARGET`].
+    target: u64,
+    /// Memory that the invocation is lent for its answer, and the length of the longest answer.
+    room: u32,
+    max_answer: u32,
+    sender: u64,
+}
+
+impl Run {
+    fn words(self) -> [u64; 6] {
+        [
+            self.image,
+            u64::from(self.entry) | u64::from(self.is_awaited) << 32,
+            self.payload,
+            self.target,
+            u64::from(self.room) | u64::from(self.max_answer) << 32,
+            self.sender,
+        ]
+    }
+
+    fn from_words([image, entry, payload, target, answer, sender]: [u64; 6]) -> Self {
+        Self {
+            image,
+            entry: entry as u32,
+            is_awaited: entry >> 32 != 0,
+            payload,
+            target,
+            room: answer as u32,
+            max_answer: (answer >> 32) as u32,
+            sender,
+        }
+    }
+}
+
+/// The runner processes of an executor.
+#[derive(Debug)]
+pub(crate) struct Runners {
+    settings: Settings,
+    /// Those that have an image.
+    tenants: Mutex<HashMap<Tenant, Weak<TenantProcess>>>,
+    /// Number of runner processes that there are, or may be at any moment.
+    count: AtomicUsize,
+    /// Number of images in them.
+    images: AtomicUsize,
+}
+
+/// What every runner is started with.
+#[derive(Clone, Debug)]
+struct Settings {
+    program: PathBuf,
+    options: RunnerOptions,
+    lens: Lens,
+    code_bytes: usize,
+    max_images: usize,
+    max_image_memory: usize,
+    stack_bytes: usize,
+    run_time: Option<Duration>,
+}
+
+impl Runners {
+    /// Finds the runner program, and starts and ends a runner: a target learns when it begins whether they confine themselves.
+    ///
+    /// # Errors
+    /// There is no program, or it does not start.
+    pub(crate) fn new(
+        options: &RunnerOptions,
+        limits: BodyLimits,
+        executor: &InProcessOptions,
+    ) -> io::Result<Arc<Self>> {
+        let pages = |bytes: usize| bytes.min(MAX_BODY).next_multiple_of(PAGE);
+        // Beside an image lies its id.
+        let body = limits
+            .payload
+            .max(limits.image.saturating_add(size_of::<ImageId>()));
+        let settings = Settings {
+            program: program::find(options.program.as_deref())?,
+            options: options.clone(),
+            lens: Lens {
+                payload: pages(body),
+                target: MAX_TARGET,
+                answer: pages(limits.answer).max(PAGE),
+            },
+            code_bytes: executor.code_bytes,
+            max_images: executor.max_images,
+            max_image_memory: executor.max_image_memory,
+            stack_bytes: executor.stack_bytes,
+            run_time: executor.contain.deadline,
+        };
+        let landlock = tenant::try_start(&settings).map_err(io::Error::other)?;
+        if landlock == 0 {
+            tracing::warn!(
+                target: crate::LOG,
+                "the kernel has no Landlock: only the filter of system calls keeps runner processes from files"
+            );
+        } else {
+            tracing::debug!(target: crate::LOG, landlock, program = %settings.program.display(), "runner processes confine themselves");
+        }
+        Ok(Arc::new(Self {
+            settings,
+            tenants: Mutex::default(),
+            count: AtomicUsize::new(0),
+            images: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Number of images in runner processes.
+    pub(crate) fn images(&self) -> usize {
+        self.images.load(Ordering::Relaxed)
+    }
+
+    fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Weak<TenantProcess>>> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process of a tenant, which is started by its first use.
+    fn tenant(self: &Arc<Self>, tenant: &Tenant) -> Result<Arc<TenantProcess>, Refusal> {
+        let mut tenants = self.tenants();
+        if let Some(known) = tenants.get(tenant).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        tenants.retain(|_, known| known.strong_count() > 0);
+        let max = self.settings.options.max_runners;
+        if self.count.load(Ordering::Relaxed) >= max {
+            let why = format!(
+                "{} are in use; help: `RunnerOptions::max_runners` on the target",
+                Counted(max, "runner process")
+            );
+            return Err(Refusal::new(Rejection::Quota, why));
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let process = Arc::new(TenantProcess::new(Arc::clone(self), tenant.clone()));
+        tenants.insert(tenant.clone(), Arc::downgrade(&process));
+        Ok(process)
+    }
+
+    /// Installs an image in the process of a tenant.
+    ///
+    /// # Errors
+    /// It imports what a runner process does not have, or the process refuses it, or does not start.
+    pub(crate) fn install(
+        self: &Arc<Self>,
+        image: &ValidImage<'_>,
+        tenant: &Tenant,
+    ) -> Result<RemoteImage, Refusal> {
+        check_imports(image)?;
+        let process = self.tenant(tenant)?;
+        process.install(image)
+    }
+}
+
+/// Refuses what a runner process does not have.
+fn check_imports(valid: &ValidImage<'_>) -> Result<(), Refusal> {
+    let image = valid.image();
+    let is_there = |symbol: &str| {
+        COMPILER_IMPORTS.contains(&symbol) || RUNTIME_IMPORTS.contains(&symbol) && symbol != RELEASE
+    };
+    let mut missing = Vec::new();
+    for import in image.imports() {
+        let is_weak = import.flags.contains(ifunc_abi::image::ImportFlags::WEAK);
+        if !is_there(import.symbol) && !is_weak {
+            missing.push(import.symbol);
+        }
+    }
+    missing.extend(image.needed());
+    if !missing.is_empty() {
+        let names = missing.iter().take(20).map(|name| format!("`{name}`"));
+        let why = format!(
+            "ifuncs of the level `process` run in a process of their own, which has no functions, variables or libraries of the host; the image \
+             imports {}; help: pass what it needs in the payload and return what it finds in the answer, or serve it on a target of another level",
+            names.collect::<Vec<_>>().join(", ")
+        );
+        return Err(Refusal::new(Rejection::Import, why));
+    }
+    if image.travels() {
+        let why = "ifuncs of the level `process` do not travel: they send nothing to other nodes; help: let the source send to each node";
+        return Err(Refusal::new(Rejection::Import, why));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let run = Run {
+            image: u64::MAX - 1,
+            entry: u32::MAX,
+            is_awaited: true,
+            payload: 1 << 40,
+            target: NO_TARGET,
+            room: 7,
+            max_answer: u32::MAX,
+            sender: 9,
+        };
+        assert_eq!(Run::from_words(run.words()), run);
+        let run = Run {
+            is_awaited: false,
+            entry: 0,
+            target: 0,
+            ..run
+        };
+        assert_eq!(Run::from_words(run.words()), run);
+    }
+}
