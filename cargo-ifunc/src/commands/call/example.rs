@@ -1,5 +1,6 @@
 //! A value of a type, as JSON: what a caller may begin with.
 
+use super::encode::encode;
 use super::types::{Address, Codec, Enum, Fields, Numbers, Type};
 
 /// Depth behind which optional parts are left out.
@@ -14,7 +15,9 @@ pub(super) fn example(codec: &Codec) -> Option<String> {
         Codec::Postcard(ty) | Codec::Fixed(ty) => of(ty, 0)?,
         Codec::Parts(types) => list(types, 0)?,
     };
-    Some(value).filter(|value| value.len() <= MAX_LEN)
+    // A type that its codec does not have, such as a struct without a layout among fixed ones, has no values.
+    let is_value = |text: &str| serde_json::from_str(text).is_ok_and(|json| encode(codec, &json).is_ok());
+    Some(value).filter(|value| value.len() <= MAX_LEN && is_value(value))
 }
 
 fn list<'a>(types: impl IntoIterator<Item = &'a Type>, depth: u32) -> Option<String> {

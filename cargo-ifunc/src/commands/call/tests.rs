@@ -376,6 +376,7 @@ fn examples_are_values() {
     ] {
         check(text);
     }
+    assert_eq!(example(&Codec::parse("struct es").unwrap()), None, "it has no layout");
 }
 
 /// Two codecs have one text only if they have the same bytes.
