@@ -32,6 +32,8 @@ mod entrance;
 mod executor;
 mod exports;
 pub mod fingerprint;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gate;
 mod got;
 mod held;

@@ -47,6 +47,8 @@ extern crate self as ifunc_rt;
 mod failpoint;
 
 mod driver;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod group;
 mod hello;
 pub mod keys;

@@ -71,6 +71,8 @@
 pub mod c;
 mod doubt;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod images;
 mod message;
 mod poll;

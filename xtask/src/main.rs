@@ -14,6 +14,7 @@ mod debian;
 mod dropin;
 mod examples;
 mod faults;
+mod fuzz;
 mod hosts;
 mod install;
 mod installed;
@@ -93,6 +94,12 @@ cargo xtask COMMAND
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   man [--to DIR]
             write the manual pages of `cargo ifunc` and of the C headers; without DIR to target/man
+  fuzz [--quick] [--hours N | --seconds N] [--only TARGET]... [--json]
+            run the fuzz targets of `fuzz/` with libFuzzer and AddressSanitizer, and print for each what it executed and which
+            part of its code it reached; --hours: all targets together, --seconds: each, --quick: 10 seconds each. Needs a
+            nightly toolchain
+  fuzz --merge | --seeds
+            replace the committed inputs by the fewest that reach as much as what was found; write the first inputs
   miri      the tests that Miri can run, under Miri
   loom      the models of shared memory and locks, in every order of their steps that loom explores
   instructions
@@ -120,6 +127,7 @@ fn main() -> ExitCode {
         Some(("simulate", options)) => return simulate::command(options),
         Some(("soak", options)) => return soak::command(options),
         Some(("two-hosts", options)) => return two_hosts::command(options),
+        Some(("fuzz", options)) => return fuzz::command(options),
         Some(("faults", options)) => return faults::command(options),
         Some(("chase", options)) => return chase::command(options),
         Some(("bench", options)) => return bench::command(options),

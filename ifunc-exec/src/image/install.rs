@@ -73,7 +73,7 @@ fn place<R>(
 }
 
 /// Both parts of an image as they are at `base`. [`Image::parse`] has checked that every offset is inside.
-fn relocate(image: &Image<'_>, base: usize, got: usize, imports: &[usize]) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn relocate(image: &Image<'_>, base: usize, got: usize, imports: &[usize]) -> (Vec<u8>, Vec<u8>) {
     let (mut rx, mut rw) = (image.rx().to_vec(), image.rw().to_vec());
     let rw_at = image.rw_range().map_or(usize::MAX, |(at, _)| at as usize);
     let mut put = |offset: u32, value: usize| {

@@ -18,6 +18,8 @@ use ifunc_abi::{Fingerprint, ImageId};
 
 pub use self::cache::{IdHasher, IdMap};
 use self::imports::Imports;
+#[cfg(fuzzing)]
+pub(crate) use self::install::relocate;
 use self::original::Kept;
 pub use self::validate::ValidImage;
 pub(crate) use self::validate::validate;

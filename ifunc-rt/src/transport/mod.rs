@@ -23,6 +23,8 @@ mod body;
 mod boxed;
 mod config;
 mod error;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod handshake;
 mod link;
 mod loopback;

@@ -53,12 +53,12 @@ pub(super) struct Request {
 }
 
 impl Request {
-    fn encode(self) -> Vec<u8> {
+    pub(super) fn encode(self) -> Vec<u8> {
         let flags = U32::new(self.barriers.flags());
         [&self.hello.encode(TRANSPORT)[..], flags.as_bytes()].concat()
     }
 
-    fn decode(message: &[u8]) -> Result<Self, HelloError> {
+    pub(super) fn decode(message: &[u8]) -> Result<Self, HelloError> {
         let Message::Hello(hello, rest) = hello::parse(TRANSPORT, message)? else {
             return Err(HelloError::Form);
         };
@@ -106,7 +106,7 @@ struct Terms {
 }
 
 impl Welcome {
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let terms = Terms {
             flags: self.barriers.flags().into(),
             rings: StatedRings::new(self.layout.ring(Side::Target), self.layout.ring(Side::Source)),
@@ -131,7 +131,7 @@ impl Welcome {
     }
 
     /// Parses a target's answer.
-    fn decode(message: &[u8], max_ring: usize) -> Result<Self, Declined> {
+    pub(super) fn decode(message: &[u8], max_ring: usize) -> Result<Self, Declined> {
         let (hello, terms) = parse_answer(TRANSPORT, message)?;
         let terms = Terms::read_from_bytes(terms).map_err(|_| NO_KNOWN_FORM)?;
         Ok(Self {

@@ -18,6 +18,8 @@ mod barrier;
 mod bound_name;
 mod connection;
 mod directory;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod handshake;
 mod listener;
 mod mapped;

@@ -17,6 +17,8 @@ mod acceptor;
 mod connection;
 mod credentials;
 mod flow;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod greeting;
 mod link;
 mod listener;

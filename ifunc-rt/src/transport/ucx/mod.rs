@@ -31,6 +31,8 @@ mod credits;
 mod dispatch;
 mod engine;
 mod events;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod handshake;
 mod header;
 mod link;

@@ -29,6 +29,8 @@
 //! are not a key: a process that reaches a worker is trusted with the worker's process, as over `ucx`.
 
 mod announcing;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 pub(super) mod layout;
 pub(super) mod link;
 mod offer;

@@ -37,14 +37,14 @@ struct Opening {
 
 /// A ring to put into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Offer {
+pub(super) struct Offer {
     address: u64,
     nonce: u32,
     key: Vec<u8>,
 }
 
 impl Offer {
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let opening = Opening {
             address: self.address.into(),
             nonce: self.nonce.into(),
@@ -54,7 +54,7 @@ impl Offer {
     }
 
     /// Validates the peer's offer of memory with this layout.
-    fn decode(bytes: &[u8], layout: Layout) -> Result<Self, &'static str> {
+    pub(super) fn decode(bytes: &[u8], layout: Layout) -> Result<Self, &'static str> {
         let (opening, key) = Opening::read_from_prefix(bytes).map_err(|_| "a ring of no known form")?;
         if opening.key.get() as usize != key.len() || key.is_empty() || key.len() > LONGEST_KEY {
             return Err("a remote key of another length than it can have");
