@@ -165,7 +165,8 @@ impl Gathered {
             };
             self.push_alike(token, len as usize, alike, bytes);
             left = &left[alike..];
-            token += alike as u64;
+            // The token after the last one that there is, is not used.
+            token = token.wrapping_add(alike as u64);
             let used = alike * (len as usize).next_multiple_of(ALIGN);
             bytes = &bytes[used.min(bytes.len())..];
         }
@@ -201,7 +202,7 @@ impl Gathered {
                 }
             }
             bytes = rest;
-            token += fits.max(1) as u64;
+            token = token.wrapping_add(fits.max(1) as u64);
             count -= fits.max(1);
         }
     }
@@ -212,7 +213,7 @@ impl Gathered {
         run.count > 0
             && run.count < MAX_RUN
             && (run.code, run.len) == (code, len)
-            && token == run.token + u64::from(run.count)
+            && run.token.checked_add(run.count.into()) == Some(token)
     }
 
     /// How many completions of `len` bytes fit into the frame that is filled.
@@ -346,6 +347,25 @@ mod tests {
         }
         assert_eq!((gathered.len, gathered.begin), (0, 0));
         all
+    }
+
+    /// A peer chooses the tokens of its requests.
+    #[test]
+    fn the_last_tokens_that_there_are_are_answered() {
+        let mut gathered = Gathered::new(88, 80);
+        push(&mut gathered, u64::MAX, b"abc");
+        push(&mut gathered, 1, b"abc");
+        let answered = drain(&mut gathered, 88);
+        assert_eq!(
+            answered.iter().map(|all| all.0).collect::<Vec<_>>(),
+            [u64::MAX, 1]
+        );
+        let lens = gathered.reserve_run(8).lens;
+        lens[..3].copy_from_slice(&[2, 2, 1]);
+        gathered.push_run(u64::MAX - 2, 3);
+        let answered = drain(&mut gathered, 88);
+        let expected = [u64::MAX - 2, u64::MAX - 1, u64::MAX];
+        assert_eq!(answered.iter().map(|all| all.0).collect::<Vec<_>>(), expected);
     }
 
     #[test]
