@@ -106,7 +106,7 @@ impl Tx {
             Kind::Batch => {
                 for (token, count) in runs(body).into_iter().filter(|&(token, _)| token != 0) {
                     // Entries without bytes are many: those that the corpus of a target can hold.
-                    for token in token..token.saturating_add(count.min(1 << 16)) {
+                    for token in (0..count.min(1 << 16)).map_while(|index| token.checked_add(index)) {
                         self.asked.entry(token).or_default().0 += 1;
                     }
                 }
@@ -132,7 +132,7 @@ impl Tx {
             Kind::Completion => self.note_answer(header.token),
             Kind::Completions => {
                 for (token, count) in runs(&self.staging[..len].to_vec()) {
-                    (token..token + count).for_each(|token| self.note_answer(token));
+                    (0..count).for_each(|index| self.note_answer(token + index));
                 }
             }
             kind if (kind as u8) < Kind::Completion as u8 && kind != Kind::Fragment => {
@@ -142,7 +142,7 @@ impl Tx {
                 };
                 let tokens = batched.into_iter().filter(|&(token, _)| token != 0);
                 self.tokens
-                    .extend(tokens.flat_map(|(token, count)| token..token + count));
+                    .extend(tokens.flat_map(|(token, count)| (0..count).map(move |index| token + index)));
                 let surplus = self.tokens.len().saturating_sub(256);
                 self.tokens.drain(..surplus);
             }
