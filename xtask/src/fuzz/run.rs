@@ -206,7 +206,9 @@ pub(super) fn merge(targets: &[String], programs: &Path) -> Result<String, Strin
             make(folder)?;
         }
         let mut command = program(target, programs);
-        command.arg("-set_cover_merge=1").args([&merged, &committed, &found]);
+        command
+            .arg("-set_cover_merge=1")
+            .args([&merged, &committed, &found]);
         let status = command
             .stdout(Stdio::null())
             .stderr(Stdio::null())

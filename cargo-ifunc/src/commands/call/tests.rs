@@ -376,7 +376,11 @@ fn examples_are_values() {
     ] {
         check(text);
     }
-    assert_eq!(example(&Codec::parse("struct es").unwrap()), None, "it has no layout");
+    assert_eq!(
+        example(&Codec::parse("struct es").unwrap()),
+        None,
+        "it has no layout"
+    );
 }
 
 /// Two codecs have one text only if they have the same bytes.
