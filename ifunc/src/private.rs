@@ -646,7 +646,73 @@ pub const fn target_text<F: crate::Ifunc>() -> &'static ifunc_abi::text::Text {
 
 #[cfg(test)]
 mod tests {
-    use super::{NotShared as _, Shared};
+    use core::ffi::c_void;
+    use core::ptr;
+
+    use super::{MAIN_BAD_PAYLOAD, MAIN_OK, NotShared as _, RawBatch, RawContext, Shared};
+
+    unsafe extern "C" fn log(_: *mut RawContext, _: u32, _: *const u8, _: usize) {}
+
+    /// An entry may end the whole call: the target then reads which one it was.
+    #[test]
+    fn a_batch_notes_an_entry_before_it_runs() {
+        const STRIDE: usize = 8;
+        let payloads = [0u64, 1, 2, 3];
+        for fails_at in [1, 2, u64::MAX] {
+            for answers in [false, true] {
+                let mut len = 0;
+                let mut batch = RawBatch {
+                    version: ifunc_abi::ABI_VERSION.into(),
+                    size: size_of::<RawBatch>() as u32,
+                    payloads: payloads.as_ptr().cast(),
+                    payload_size: STRIDE,
+                    stride: STRIDE,
+                    count: payloads.len() as u32,
+                    started: 0,
+                    answers: ptr::null_mut(),
+                    answers_capacity: 0,
+                    max_answer: 0,
+                    answer_lens: &raw mut len,
+                    answer_lens_stride: 0,
+                };
+                let mut ctx = RawContext {
+                    version: ifunc_abi::ABI_VERSION.into(),
+                    size: size_of::<RawContext>() as u32,
+                    sender: 0,
+                    answer: ptr::null_mut(),
+                    answer_capacity: 0,
+                    answer_len: 0,
+                    log,
+                    host: ptr::null_mut(),
+                };
+                let batch = &raw mut batch;
+                let entry = |payload: *const c_void| {
+                    // SAFETY: one of the payloads above.
+                    let number = unsafe { *payload.cast::<u64>() };
+                    // SAFETY: the batch is a local.
+                    assert_eq!(u64::from(unsafe { (*batch).started }), number + 1);
+                    if number == fails_at {
+                        MAIN_BAD_PAYLOAD
+                    } else {
+                        MAIN_OK
+                    }
+                };
+                // SAFETY: a batch of payloads, and a context.
+                let code = unsafe {
+                    match answers {
+                        true => super::run_batch(batch, &raw mut ctx, |payload, _, _| entry(payload)),
+                        false => super::run_batch_without_answers(batch, |payload, _| entry(payload)),
+                    }
+                };
+                let (started, fails) = match fails_at {
+                    u64::MAX => (4, false),
+                    number => (number as u32 + 1, true),
+                };
+                // SAFETY: as above.
+                assert_eq!((unsafe { (*batch).started }, code != MAIN_OK), (started, fails));
+            }
+        }
+    }
 
     #[test]
     fn only_what_is_sync_is_shared() {

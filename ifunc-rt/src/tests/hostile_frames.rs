@@ -442,35 +442,44 @@ fn mutated_frames_are_refused_or_harmless() {
     }
 }
 
-/// The image fails unless its payload is aligned as it asks.
+/// The image fails unless its payload is aligned as it asks: a payload in a frame of its own, and those of a run that one call of the
+/// image's batch function takes.
 #[test]
 fn a_payload_that_is_not_aligned_is_copied_before_it_is_read() {
+    const COUNT: u32 = 10;
+    let image = images::with_batch(images::wants_alignment()).encode().unwrap();
+    let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes(), 1);
+    let install = honest(
+        1,
+        Header::new(Kind::Install, 0, 0),
+        [head.as_bytes(), &image].concat(),
+    );
+    let alone = (2..2 + COUNT).map(|sequence| {
+        let header = Header::new(Kind::Exec, 0, u64::from(sequence));
+        honest(sequence, header, vec![sequence as u8; 8])
+    });
+    let entries = (0..COUNT).map(|n| (0, 2 + u64::from(n), &[7; 8][..]));
+    let together = honest(2, Header::new(Kind::Batch, 0, 0), batch(entries));
     for misplaced in [0, 1, 8, 32] {
-        let image = images::wants_alignment().encode().unwrap();
-        let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes(), 1);
-        let mut frames = vec![honest(
-            1,
-            Header::new(Kind::Install, 0, 0),
-            [head.as_bytes(), &image].concat(),
-        )];
-        let exec = |sequence: u32| {
-            let header = Header::new(Kind::Exec, 0, u64::from(sequence));
-            honest(sequence, header, vec![sequence as u8; 8])
-        };
-        frames.extend((2..12).map(exec));
-        let said = Said::default();
-        let tx = Ear {
-            room: vec![0; 1 << 16],
-            said: said.clone(),
-            sequence: 0,
-        };
-        let looked = Bench::new().look(tx, Script::misplaced(frames, misplaced));
-        assert_eq!(looked, Ok(()), "{misplaced} bytes");
-        let said = said.lock().unwrap().clone();
-        assert_eq!(
-            said.into_iter().collect::<Vec<_>>(),
-            [("executed".to_owned(), 10)],
-            "{misplaced} bytes"
-        );
+        for (frames, executed) in [
+            (alone.clone().collect(), "executed"),
+            (vec![together.clone()], "in a batch, executed"),
+        ] {
+            let frames: Vec<Raw> = std::iter::once(install.clone()).chain(frames).collect();
+            let said = Said::default();
+            let tx = Ear {
+                room: vec![0; 1 << 16],
+                said: said.clone(),
+                sequence: 0,
+            };
+            let looked = Bench::new().look(tx, Script::misplaced(frames, misplaced));
+            assert_eq!(looked, Ok(()), "{misplaced} bytes");
+            let said = said.lock().unwrap().clone();
+            assert_eq!(
+                said.into_iter().collect::<Vec<_>>(),
+                [(executed.to_owned(), u64::from(COUNT))],
+                "{misplaced} bytes"
+            );
+        }
     }
 }

@@ -15,6 +15,7 @@ use rustix::thread::set_thread_res_uid;
 
 use super::futures::block_on;
 use super::images::{self, Add};
+use super::logs::Log;
 use super::running::{accepting, unique};
 use crate::rendezvous::{Rendezvous, RendezvousError};
 #[cfg(feature = "ucx")]
@@ -53,6 +54,7 @@ fn child() {
         "variables" => variables(),
         "open folder" => open_folder(),
         "taken paths" => taken_paths(),
+        "another user" => another_user(),
         "descriptors" => descriptors(),
         "memory" => memory(),
         #[cfg(feature = "ucx")]
@@ -222,6 +224,62 @@ fn taken_paths() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_process_of_another_user_connects_only_if_the_policy_names_it() {
+    let folder = Folder::new();
+    in_process("another user", &[("IFUNC_RUNTIME_DIR", &folder.0)]);
+}
+
+fn another_user() {
+    const OTHER: u32 = 65534;
+    let root = geteuid();
+    if !root.is_root() {
+        return eprintln!("not tested as another user: only root can become one");
+    }
+    // The thread that watches sockets decides, and logs.
+    let log = Log::new(tracing::Level::WARN);
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let connects = |policy: Policy| {
+        let address = unique("shm");
+        let mut target = Target::builder().policy(policy).listen(&address).unwrap();
+        let source = std::thread::spawn(move || {
+            set_thread_res_uid(root, rustix::process::Uid::from_raw(OTHER), root).unwrap();
+            // The folder is root's: the kernel lets this thread in, and reports it as the other user.
+            // SAFETY: changes by which user this thread opens files.
+            unsafe { libc::setfsuid(root.as_raw()) };
+            let patience = Duration::from_secs(20);
+            let options = SourceOptions::default()
+                .connect_timeout(patience)
+                .timeout(patience);
+            Source::connect_with(&address, options).map(drop)
+        });
+        while !source.is_finished() {
+            target.poll(&mut 0u64);
+        }
+        source.join().unwrap()
+    };
+    match connects(Policy::new().connect_users([7])).unwrap_err() {
+        SourceError::Connect(error @ ConnectError::Refused { .. }) => {
+            says(
+                &error,
+                &["processes of user 0", "user 65534", "`Policy::connect_users`"],
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    let lines = log.lines();
+    let [line] = &lines[..] else {
+        panic!("one line is expected: {lines:#?}");
+    };
+    assert!(
+        line.contains("does not admit its user") && line.contains("uid=65534"),
+        "{line}"
+    );
+    connects(Policy::new().connect_users([OTHER])).unwrap();
+    connects(Policy::new().connect_any_user()).unwrap();
+    assert_eq!(log.lines().len(), 1);
 }
 
 #[test]

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Most connections whose handshake is not over. One more closes the oldest of them: an honest peer needs a few round trips.
 pub(super) const MOST_HALF_OPEN: usize = if cfg!(test) { 64 } else { 256 };
 /// Time in which a peer must complete its handshake and send its hello.
-const TIMEOUT: Duration = if cfg!(test) {
+pub(super) const TIMEOUT: Duration = if cfg!(test) {
     Duration::from_secs(1)
 } else {
     HANDSHAKE_TIMEOUT

@@ -2,11 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use super::relay::{Change, Relay};
 use super::*;
 use crate::policy::Policy;
-use crate::transport::tls::acceptor::MOST_HALF_OPEN;
+use crate::transport::tls::acceptor::{MOST_HALF_OPEN, TIMEOUT};
 
 fn tcp(address: &str) -> TcpStream {
     let socket = TcpStream::connect(address.trim_start_matches("tls://")).unwrap();
@@ -139,11 +140,19 @@ fn a_handshake_that_is_never_completed_is_closed_in_time() {
 #[test]
 fn silent_connections_by_the_hundred_close_each_other_and_no_honest_one() {
     let (mut listener, mut source, mut target) = pair(ListenConfig::new(LIMITS));
-    let silent: Vec<_> = (0..MOST_HALF_OPEN * 5)
-        .map(|_| tcp(&listener.address()))
-        .collect();
-    // Those that were accepted first are closed already, long before their time is over.
-    silent[..MOST_HALF_OPEN].iter().for_each(read_to_end);
+    let open = |count| -> Vec<_> { (0..count).map(|_| tcp(&listener.address())).collect() };
+    // Those that were accepted first are closed, however many come.
+    open(MOST_HALF_OPEN * 5)[..MOST_HALF_OPEN]
+        .iter()
+        .for_each(read_to_end);
+    // That is long before their time is over: as many as the kernel queues. A busy machine may need another attempt.
+    let closes_at_once = || {
+        let began = Instant::now();
+        let silent = open(MOST_HALF_OPEN * 3 / 2);
+        silent[..MOST_HALF_OPEN / 2].iter().for_each(read_to_end);
+        began.elapsed() < TIMEOUT
+    };
+    assert!((0..5).any(|_| closes_at_once()), "their time closed them");
     send(&mut source, b"before").unwrap().unwrap();
     wait_for("a frame", || receive(&mut target).unwrap());
     serves(&mut *listener);
