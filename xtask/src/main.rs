@@ -15,6 +15,7 @@ mod dropin;
 mod examples;
 mod faults;
 mod fuzz;
+mod hostile;
 mod hosts;
 mod install;
 mod installed;
@@ -74,6 +75,9 @@ cargo xtask COMMAND
   soak [--quick] [--messages N] [--transport LIST] [--part LIST] [--rounds N] [--visits N] [--seed N]
             millions of messages, sources that come, go and are killed, wake-ups, idle processes; see docs/testing.md.
             Lists are of shm,ucx,ucx-put and of idle,wakes,many,messages; --quick: half a minute of it
+  hostile [--seconds N] [--transport LIST] [--seed N]
+            attack a target over shm and tls for N seconds each (60): peers that rewrite shared memory, flood, lie, hold fragments
+            open, garble records and connect by the thousand, beside an honest source, which must not notice
   faults [--quick] [--only CELL]...
             kill, stop and restart sources and targets in every state of their connection, on every transport; --quick: fewer
             cells, and shorter stops; --only: the cells whose names begin so (shm/target/kill/mid-frame; `*` is any part)
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         Some(("simulate", options)) => return simulate::command(options),
         Some(("soak", options)) => return soak::command(options),
         Some(("two-hosts", options)) => return two_hosts::command(options),
+        Some(("hostile", options)) => return hostile::command(options),
         Some(("fuzz", options)) => return fuzz::command(options),
         Some(("faults", options)) => return faults::command(options),
         Some(("chase", options)) => return chase::command(options),

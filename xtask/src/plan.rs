@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
-    bench, build_time, capi, corpus, debian, examples, faults, fuzz, installed, instructions, launcher, lint,
-    loom, new_projects, package, predecessors, programs, readme, simulate, soak, two_hosts, ucx_bindings,
-    variants,
+    bench, build_time, capi, corpus, debian, examples, faults, fuzz, hostile, installed, instructions,
+    launcher, lint, loom, new_projects, package, predecessors, programs, readme, simulate, soak, two_hosts,
+    ucx_bindings, variants,
 };
 
 /// How much is run.
@@ -85,6 +85,7 @@ const PARTS: &[Part] = &[
     nightly("capi-header", capi::check_header),
     nightly("build-time", build_time::run),
     nightly("fuzz", fuzz::quick),
+    nightly("hostile", hostile::full),
     nightly("package", package::run),
     both("new-projects", new_projects::run).beside(),
     both("readme", readme::here),

@@ -275,9 +275,8 @@ impl Connection {
         let deadline = Instant::now() + linger;
         state.stream.close();
         // What arrives meanwhile is read: a socket that is closed with unread bytes loses what it has not sent.
-        let mut discard = |_: &[u8]| Ok(());
         while state.stream.flush(socket).is_ok()
-            && state.stream.receive(socket, &mut discard).is_ok()
+            && state.stream.discard(socket).is_ok()
             && (state.stream.has_backlog() || undelivered(socket) > 0)
             && Instant::now() < deadline
         {

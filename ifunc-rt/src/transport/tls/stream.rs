@@ -89,6 +89,24 @@ impl Stream {
         Ok(())
     }
 
+    /// Takes what has arrived, a bounded number of bytes, and drops it as it is: what is wrong with a record, TLS cannot say any more once it
+    /// was [closed](Self::close).
+    ///
+    /// # Errors
+    /// The socket has ended.
+    pub(super) fn discard(&self, socket: BorrowedFd<'_>) -> Result<(), End> {
+        let mut buffer = [MaybeUninit::uninit(); CHUNK];
+        for _ in 0..CHUNKS {
+            match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
+                Ok((([], _), _)) => return Err(End::Cut),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(_) => return Err(End::Cut),
+            }
+        }
+        Ok(())
+    }
+
     fn decrypt(
         &mut self,
         mut records: &[u8],

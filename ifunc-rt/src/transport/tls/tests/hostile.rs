@@ -201,3 +201,18 @@ fn records_that_are_changed_repeated_cut_or_left_out_end_the_connection() {
         assert!(end == LinkError::Closed || matches!(end, LinkError::Malformed(_)));
     }
 }
+
+#[test]
+fn a_wrong_record_that_arrives_while_the_target_closes_is_dropped() {
+    let mut listener = listening(ListenConfig::new(LIMITS));
+    let relay = Relay::to(&listener.address());
+    let mut source = connect(&relay.address, None).unwrap();
+    let target = accept(&mut *listener);
+    listener.arm();
+    relay.change(Change::Garbage);
+    send(&mut source, b"changed on its way").unwrap().unwrap();
+    assert!(wait_readable(listener.doorbell(), soon()), "nothing arrived");
+    listener.disarm();
+    drop(target);
+    serves(&mut *listener);
+}
