@@ -249,8 +249,9 @@ impl Head {
                 |word: u64| AtomicU64::from_ptr(to.cast()).store(word.to_le(), Ordering::Release);
             loop {
                 let at = STRIPES_AT + stripes.count() * STRIPE;
-                let count = PART.min(all - stripes.count());
-                stripes.add(from.wrapping_add(at), count, Some(to.wrapping_add(at)));
+                let left = all - stripes.count();
+                let count = PART.min(left);
+                stripes.copy(from.wrapping_add(at), count, to.wrapping_add(at), left - count);
                 if stripes.count() == all {
                     break;
                 }

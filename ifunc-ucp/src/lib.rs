@@ -76,6 +76,7 @@ pub mod fuzzing;
 mod images;
 mod message;
 mod poll;
+mod prefetch;
 mod registry;
 mod report;
 mod slot;

@@ -90,7 +90,7 @@ impl Slot {
         let count = up_to.min(all).saturating_sub(stripes.count());
         let at = self.at.wrapping_add(STRIPES_AT + stripes.count() * STRIPE);
         // SAFETY: within the memory. Another process may write meanwhile: then the sum is of no use, as every one would be.
-        unsafe { stripes.add(at, count, None) };
+        unsafe { stripes.add(at, count) };
     }
 
     /// Writes bytes, if they are in the memory.

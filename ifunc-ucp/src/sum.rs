@@ -6,8 +6,12 @@
 
 use std::ptr;
 
+use crate::prefetch;
+
 /// Bytes that are added in one step.
 pub(crate) const STRIPE: usize = 64;
+/// Stripes between two hints to the processor. It has the lines of one block under way while it adds another.
+const BLOCK: usize = 8;
 const LANES: usize = STRIPE / 8;
 /// Bytes before the stripes.
 const FIRST: usize = 32;
@@ -31,7 +35,7 @@ pub(crate) fn of(bytes: &[u8]) -> u64 {
     let mut stripes = Stripes::new();
     // SAFETY: the slice's own bytes; the stripes are all within them.
     unsafe {
-        stripes.add(at.wrapping_add(FIRST), stripes_of(len), None);
+        stripes.add(at.wrapping_add(FIRST), stripes_of(len));
         stripes.finish(mixed([len as u64, 0, 0]), at, len, None)
     }
 }
@@ -72,51 +76,74 @@ impl Stripes {
         self.count
     }
 
-    /// Adds the next `count` stripes, memory that may change meanwhile. What is added is copied to `to`, if there is one: each byte is
-    /// read once.
+    /// Adds the next `count` stripes, memory that may change meanwhile: each byte is read once.
+    ///
+    /// Another processor may have written them. The lines of two blocks are asked for before they are needed: an addition that waits for
+    /// its line occupies the processor until no more lines than three or four are under way.
     ///
     /// # Safety
-    /// The memory is readable for as many stripes, and `to` is writable for as many, which do not overlap.
+    /// The memory is readable for as many stripes.
     #[inline]
-    pub(crate) unsafe fn add(&mut self, at: *const u8, count: usize, to: Option<*mut u8>) {
-        if count > 0 {
+    pub(crate) unsafe fn add(&mut self, at: *const u8, count: usize) {
+        const AHEAD: usize = 2 * BLOCK;
+        prefetch::lines(at, count.min(AHEAD), prefetch::for_reading);
+        for done in (0..count).step_by(BLOCK) {
+            let block = at.wrapping_add(done * STRIPE);
+            let left = count - done;
+            let next = block.wrapping_add(AHEAD * STRIPE);
+            prefetch::lines(next, left.saturating_sub(AHEAD).min(BLOCK), prefetch::for_reading);
             // SAFETY: the caller's promise.
-            unsafe { self.add_some(at, count, to) };
+            unsafe { self.add_block::<false>(block, left.min(BLOCK), ptr::null_mut()) };
         }
     }
 
-    /// As [`add`](Self::add), with the widest vectors of this processor.
+    /// As [`add`](Self::add), and copies the stripes to `to`, where `more` stripes come after them.
+    ///
+    /// The lines may be in the cache of another processor. They are asked for a block ahead: otherwise only as many are under way as their
+    /// stores fit into the store buffer.
     ///
     /// # Safety
-    /// As for [`add`](Self::add).
-    unsafe fn add_some(&mut self, at: *const u8, count: usize, to: Option<*mut u8>) {
+    /// As for [`add`](Self::add), and `to` is writable for as many, which do not overlap.
+    #[inline]
+    pub(crate) unsafe fn copy(&mut self, at: *const u8, count: usize, to: *mut u8, more: usize) {
+        for done in (0..count).step_by(BLOCK) {
+            let offset = done * STRIPE;
+            let left = count - done;
+            let next = to.wrapping_add(offset + BLOCK * STRIPE);
+            prefetch::lines(
+                next,
+                (left + more).saturating_sub(BLOCK).min(BLOCK),
+                prefetch::for_writing,
+            );
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.add_block::<true>(at.wrapping_add(offset), left.min(BLOCK), to.wrapping_add(offset));
+            }
+        }
+    }
+
+    /// Adds the next `count` stripes, with the widest vectors of this processor.
+    ///
+    /// # Safety
+    /// As for [`add`](Self::add), and if `COPY` as for [`copy`](Self::copy).
+    #[inline]
+    unsafe fn add_block<const COPY: bool>(&mut self, at: *const u8, count: usize, to: *mut u8) {
         let first = (self.count as u64).wrapping_mul(STEP);
         let keys = KEYS.map(|key| key.wrapping_add(first));
         self.count += count;
         let lanes = &mut self.lanes;
-        let (is_copied, to) = (to.is_some(), to.unwrap_or(ptr::null_mut()));
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has them; the rest is the caller's promise.
-            unsafe {
-                match is_copied {
-                    false => add_avx2::<false>(lanes, &keys, at, count, to),
-                    true => add_avx2::<true>(lanes, &keys, at, count, to),
-                }
-            }
+            unsafe { add_avx2::<COPY>(lanes, &keys, at, count, to) };
             return;
         }
         // SAFETY: the caller's promise.
-        unsafe {
-            match is_copied {
-                false => add_words::<false>(lanes, keys, at, count, to),
-                true => add_words::<true>(lanes, keys, at, count, to),
-            }
-        }
+        unsafe { add_words::<COPY>(lanes, keys, at, count, to) };
     }
 
-    /// The sum of a string of `len` bytes, of which these are the stripes, and of `seed`. The other bytes are added, and copied as by
-    /// [`add`](Self::add).
+    /// The sum of a string of `len` bytes, of which these are the stripes, and of `seed`. The other bytes are added, and copied to
+    /// `to`, if there is one.
     ///
     /// # Safety
     /// The string is readable, and `to` is writable for its length, which do not overlap. All of its stripes were added.
@@ -319,7 +346,8 @@ mod tests {
             let sum = unsafe {
                 for count in [all / 3, 0, all - all / 3] {
                     let at = FIRST + stripes.count() * STRIPE;
-                    stripes.add(from.wrapping_add(at), count, Some(to.wrapping_add(at)));
+                    let more = all - stripes.count() - count;
+                    stripes.copy(from.wrapping_add(at), count, to.wrapping_add(at), more);
                 }
                 stripes.finish(mixed([len as u64, 0, 0]), from, len, Some(to))
             };
