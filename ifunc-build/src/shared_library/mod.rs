@@ -2,8 +2,8 @@
 //!
 //! `cc -shared` links copies of the objects that the image was linked from. Symbols that only `X_main` needs are weak
 //! in the copies, so that the library opens where the target's functions do not exist. Symbols that the source's
-//! functions need stay strong, so that the link extracts them from archives. The entries of Rust ifuncs are renamed:
-//! the C runtime defines functions of the original names, which catch panics and call them.
+//! functions need stay strong, so that the link extracts them from archives. The entries of Rust ifuncs that may panic are
+//! renamed: the C runtime defines functions of the original names, which catch panics and call them.
 
 mod edit;
 mod embed;
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use ifunc_abi::symbols::{BOUND_SUFFIX, INIT_SUFFIX, MAIN_SUFFIX, MAX_SIZE_SUFFIX};
+use ifunc_abi::symbols::{BOUND_SUFFIX, INIT_SUFFIX, MAIN_SUFFIX, MAX_SIZE_SUFFIX, PANIC};
 use object::{Object as _, ObjectSection as _};
 
 use crate::c::Compiler;
@@ -27,7 +27,7 @@ pub(crate) use job::make_all;
 use job::{Link, LinkJob};
 
 /// Version of the library format: bump it when the same parts yield another library.
-const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 5");
+const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 6");
 
 /// A library to be made.
 pub(crate) struct LibraryPlan<'l, 'a> {
@@ -84,7 +84,8 @@ impl LibraryPlan<'_, '_> {
         let entries = self.entries();
         let exports = self.exports(&entries);
         let parts = self.linker.shared_library(&exports);
-        let edits = self.edits(&parts, &entries);
+        let catches = self.catches_panics(&parts, &entries);
+        let edits = self.edits(&parts, &entries, catches);
         let key = self.key(&parts, &exports, &edits, compiler);
         // Files named by link arguments are not compared: a library with link arguments is always made again.
         if self.link_args.is_empty()
@@ -101,6 +102,7 @@ impl LibraryPlan<'_, '_> {
         if rust {
             objects.push(runtime::object(
                 self.name,
+                catches,
                 folder,
                 compiler,
                 self.verbose,
@@ -176,8 +178,14 @@ impl LibraryPlan<'_, '_> {
         Ok(())
     }
 
+    /// Whether the source's functions may panic, as far as the references of their code tell. A source calls them for every message:
+    /// to catch what cannot be thrown would take longer than to write a short payload.
+    fn catches_panics(&self, parts: &SharedLibrary<'_, '_>, entries: &[String]) -> bool {
+        self.language == Language::Rust && parts.undefined_symbols(entries).contains(PANIC)
+    }
+
     /// The edits of the symbols of the library's objects.
-    fn edits(&self, parts: &SharedLibrary<'_, '_>, entries: &[String]) -> Edits {
+    fn edits(&self, parts: &SharedLibrary<'_, '_>, entries: &[String], catches: bool) -> Edits {
         // A weak reference extracts no member of an archive: the source would call null.
         let needed = parts.undefined_symbols(entries);
         let mut edits = Edits {
@@ -190,7 +198,7 @@ impl LibraryPlan<'_, '_> {
             export: self.exports(entries).into_iter().collect(),
             ..Edits::default()
         };
-        if self.language == Language::Rust {
+        if catches {
             edits.rename.extend(runtime::inner_names(self.name));
         }
         edits

@@ -12,8 +12,15 @@ use crate::{BuildError, Progress};
 
 /// Its source text.
 pub(super) const TEXT: &str = include_str!("runtime.c");
-/// Its compiler flags.
-const FLAGS: [&str; 4] = ["-c", "-O2", "-g0", "-fPIC"];
+/// Its compiler flags. A library takes the functions that it needs.
+const FLAGS: [&str; 6] = [
+    "-c",
+    "-O2",
+    "-g0",
+    "-fPIC",
+    "-ffunction-sections",
+    "-fdata-sections",
+];
 /// The symbol of the ifunc's name, to which the runtime refers.
 pub(super) const NAME_SYMBOL: &str = "__ifunc_runtime_name";
 
@@ -31,9 +38,11 @@ pub(super) fn inner_names(name: &str) -> impl Iterator<Item = (String, String)> 
         .map(move |(suffix, _, inner)| (format!("{name}{suffix}"), inner.to_owned()))
 }
 
-/// The runtime of the ifunc `name`. `folder` is that of the libraries; the object is kept beside it.
+/// The runtime of the ifunc `name`. `catches`: its functions of the C interface catch panics, and call those of [`inner_names`].
+/// `folder` is that of the libraries; the object is kept beside it.
 pub(super) fn object(
     name: &str,
+    catches: bool,
     folder: &Path,
     compiler: &Compiler,
     verbose: bool,
@@ -42,6 +51,7 @@ pub(super) fn object(
     let edits = Edits {
         rename: FUNCTIONS
             .into_iter()
+            .filter(|_| catches)
             .map(|(suffix, runtime, _)| (runtime.to_owned(), format!("{name}{suffix}")))
             .collect(),
         ..Edits::default()

@@ -28,3 +28,12 @@ pub fn exports(path: &std::path::Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// Whether a library defines a function, which it need not export.
+pub fn defines(path: &std::path::Path, name: &str) -> bool {
+    use object::{Object, ObjectSymbol};
+    let data = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name));
+    symbol.is_some_and(|symbol| symbol.is_definition())
+}

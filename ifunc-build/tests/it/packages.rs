@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::loaded::Loaded;
 use crate::common::workspace::{DEPENDS, Workspace};
-use crate::common::{exports, open_now};
+use crate::common::{defines, exports, open_now};
 use ifunc_abi::image::{EntryFlags, Image, ImageFlags};
 use ifunc_build::{
     BuildError, BuildOptions, COptions, Language, Quiet, build_c, build_packages, read_library,
@@ -55,6 +55,8 @@ fn add_is_small_runs_and_stays_as_it_is() {
     assert_eq!(unsafe { loaded.run(&mut 5_u64.to_le_bytes(), &mut counter) }, 0);
     assert_eq!(counter, 42);
 
+    // The source calls what cannot panic directly.
+    assert!(!defines(&path, "__ifunc_inner_init") && !defines(&path, "__ifunc_panic"));
     let library = read_library(&add.path).unwrap();
     assert_eq!(library.images[0].image, add.image);
     assert_eq!(library.images[0].id(), add.id);
@@ -184,6 +186,7 @@ pub fn packing(packed: Packed<'_>, total: &mut u64) { *total = packing_not_there
 "#,
     );
     let built = workspace.build().unwrap();
+    assert!(defines(&built[0].path, "__ifunc_inner_init"));
     let library = open_now(&built[0].path);
     type Bound = unsafe extern "C" fn(*const u8, usize) -> usize;
     type Init = unsafe extern "C" fn(*const u8, usize, *mut u8, *mut usize) -> i32;
