@@ -142,8 +142,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                     true => Some(encode_retry(handle, bound, encode)?),
                     false => None,
                 };
-                let send = |token| recorded(tx.commit(Header::new(Kind::Exec, handle, token), len));
-                caller.calls.begin_sent(Request::Invocation(handle), retry, send)
+                let issued = caller.calls.issue();
+                let sequence = tx.commit(Header::new(Kind::Exec, handle, issued.token), len);
+                issued.begin(Request::Invocation(handle), retry, recorded(sequence))
             } else {
                 let sequence = tx.commit(Header::new(Kind::Exec, handle, 0), len);
                 caller.calls.last_send = Some((sequence, handle));

@@ -75,6 +75,28 @@ struct Slot<U> {
     user: Option<U>,
 }
 
+/// A token whose request is being sent, and its slot.
+#[derive(Debug)]
+pub(crate) struct Issued<'a, U> {
+    pub(crate) token: u64,
+    slot: &'a mut Slot<U>,
+}
+
+impl<U> Issued<'_, U> {
+    /// Its request was sent. `sequence` is the [`recorded`] number of the frame, or 0. Returns the token.
+    #[inline(always)]
+    pub(crate) fn begin(self, request: Request, retry: Option<Box<Retry>>, sequence: u32) -> u64 {
+        let pending = State::Pending {
+            request,
+            sequence,
+            retry,
+        };
+        // A free slot owns nothing, so that nothing is to be dropped.
+        std::mem::forget(std::mem::replace(&mut self.slot.state, pending));
+        self.token
+    }
+}
+
 #[derive(Debug)]
 enum State {
     Free,
@@ -160,6 +182,14 @@ impl<U> Calls<U> {
         retry: Option<Box<Retry>>,
         send: impl FnOnce(u64) -> u32,
     ) -> u64 {
+        let issued = self.issue();
+        let sequence = send(issued.token);
+        issued.begin(request, retry, sequence)
+    }
+
+    /// Issues a token, never 0, for a request that is about to be sent. [`Issued::begin`] follows.
+    #[inline(always)]
+    pub(crate) fn issue(&mut self) -> Issued<'_, U> {
         let mut token = self.issued + 1;
         let mut index = self.index_of(token);
         if !matches!(self.slots[index].state, State::Free) {
@@ -172,15 +202,7 @@ impl<U> Calls<U> {
         let slot = &mut self.slots[index];
         slot.token = token;
         slot.in_batch = false;
-        let sequence = send(token);
-        let pending = State::Pending {
-            request,
-            sequence,
-            retry,
-        };
-        // A free slot owns nothing, so that nothing is to be dropped.
-        std::mem::forget(std::mem::replace(&mut slot.state, pending));
-        token
+        Issued { token, slot }
     }
 
     #[inline]
