@@ -120,6 +120,7 @@ impl SourceFunctions {
     ///
     /// # Safety
     /// `source_args` and `n` are what the ifunc's author expects; most expect `n` readable bytes.
+    #[inline]
     #[must_use]
     pub unsafe fn bound(&self, source_args: *const c_void, n: usize) -> usize {
         // SAFETY: an ifunc library's function, trusted by the caller that opened it; the rest is the caller's promise.
@@ -134,6 +135,7 @@ impl SourceFunctions {
     ///
     /// # Errors
     /// The code that `X_payload_init` returned, which is not 0.
+    #[inline]
     pub unsafe fn init(
         &self,
         source_args: *const c_void,

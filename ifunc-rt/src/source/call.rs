@@ -607,12 +607,14 @@ impl Encoding for ByName {
     type Payload<'a> = [u8];
     type Answer = Vec<u8>;
 
+    #[inline]
     fn layout(library: &Library, source_args: &[u8]) -> (usize, usize) {
         let functions = library.source_functions.as_ref();
         let bound = functions.map_or(source_args.len(), |functions| functions.bound(source_args));
         (bound, library.payload_align)
     }
 
+    #[inline]
     fn encode(library: &Library, source_args: &[u8], bound: usize, room: &mut [u8]) -> Result<usize, Error> {
         // The library sees the length that it asked for.
         let len = bound.min(room.len());
@@ -624,6 +626,7 @@ impl Encoding for ByName {
         functions.init(source_args, room)
     }
 
+    #[inline]
     fn decode(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
         Ok(bytes.to_vec())
     }

@@ -321,6 +321,7 @@ pub(super) struct SourceFunctions {
 }
 
 /// Source arguments as C takes them: no arguments are a null pointer, and a pointer that C passed with a length of 0 stays what it is.
+#[inline]
 fn as_c(source_args: &[u8]) -> (*const c_void, usize) {
     let none = std::ptr::NonNull::<u8>::dangling().as_ptr().cast_const();
     match source_args.as_ptr() {
@@ -347,6 +348,7 @@ impl SourceFunctions {
     }
 
     /// Upper bound of the payload's length.
+    #[inline]
     pub(super) fn bound(&self, source_args: &[u8]) -> usize {
         let (args, n) = as_c(source_args);
         // SAFETY: a readable range.
@@ -354,6 +356,7 @@ impl SourceFunctions {
     }
 
     /// Writes the payload and returns its length.
+    #[inline]
     pub(super) fn init(&self, source_args: &[u8], payload: &mut [u8]) -> Result<usize, Error> {
         let (args, n) = as_c(source_args);
         // SAFETY: a readable range, and a writable one.
