@@ -71,10 +71,15 @@ pub(crate) trait Side {
 }
 
 /// The results of a side, slot by slot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Series(Vec<Sample>);
 
 impl Series {
+    /// Adds the slots of another one after its own.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     /// Median of the slots, in nanoseconds per operation.
     pub(crate) fn median(&self) -> f64 {
         median(self.0.iter().map(|sample| sample.ns).collect())
