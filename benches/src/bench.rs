@@ -80,10 +80,15 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     }
     if let Some(file) = &options.record
         && !plan.quick
-        && options.only.is_empty()
     {
-        write(file, &all)?;
-        rows.status().say("Wrote", file.display());
+        let recorded = match options.only.is_empty() {
+            true => Some(all),
+            false => with_newer(read(file)?, &all),
+        };
+        if let Some(recorded) = recorded {
+            write(file, &recorded)?;
+            rows.status().say("Wrote", file.display());
+        }
     }
     let verb = if plan.quick { "work" } else { "were measured" };
     let summary = format!("{} figures {verb}, {} rows\n", figures.len(), rows.len());
@@ -108,6 +113,40 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Figure>> {
     Ok(FIGURES.iter().filter(selected).collect())
 }
 
+/// The rows of a complete run, and after them those of figures that it did not have yet, whose notes say when they were measured. `None`:
+/// it had them all.
+fn with_newer(mut complete: Vec<Row>, run: &[Row]) -> Option<Vec<Row>> {
+    let machine = run.iter().find_map(|row| row.machine.as_ref());
+    let when = machine.map_or_else(String::new, |machine| {
+        let disturbed = machine.disturbed.iter().map(|reason| format!("; {reason}"));
+        let disturbed: String = disturbed.collect();
+        format!(
+            "measured after the other figures, {} of version {}{disturbed}",
+            machine.date, machine.commit
+        )
+    });
+    let is_newer = |row: &&Row| row.machine.is_none() && complete.iter().all(|old| old.figure != row.figure);
+    let mut newer: Vec<Row> = run.iter().filter(is_newer).cloned().collect();
+    for row in &mut newer {
+        let parts = [row.note.as_str(), &when].map(str::to_owned);
+        row.note = parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ");
+    }
+    if newer.is_empty() {
+        return None;
+    }
+    complete.append(&mut newer);
+    Some(complete)
+}
+
+fn read(file: &Path) -> Result<Vec<Row>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} holds no results", file.display()))
+}
+
 fn write(file: &Path, rows: &[Row]) -> Result<()> {
     // One line per row, so that diffs are readable.
     let lines = rows
@@ -119,4 +158,41 @@ fn write(file: &Path, rows: &[Row]) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
     std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+
+    fn row(figure: &str, ours: f64) -> Row {
+        Row {
+            figure: figure.into(),
+            ours,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn only_figures_that_a_complete_run_lacks_are_added_to_it() {
+        let machine = Row {
+            machine: Some(Machine {
+                commit: "abc".into(),
+                date: "today".into(),
+                ..Machine::default()
+            }),
+            ..row("machine", 0.0)
+        };
+        let complete = vec![machine.clone(), row("old", 1.0)];
+        let run = [machine, row("old", 2.0), row("new", 3.0), row("new", 4.0)];
+        assert_eq!(with_newer(complete.clone(), &run[..2]), None);
+        let both = with_newer(complete.clone(), &run).unwrap();
+        assert_eq!(both[..2], complete);
+        let added: Vec<(&str, f64, &str)> = both[2..]
+            .iter()
+            .map(|row| (row.figure.as_str(), row.ours, row.note.as_str()))
+            .collect();
+        let note = "measured after the other figures, today of version abc";
+        assert_eq!(added, [("new", 3.0, note), ("new", 4.0, note)]);
+    }
 }

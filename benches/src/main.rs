@@ -80,7 +80,7 @@ struct Run {
     /// Write the rows to this file as JSON, and next to it as CSV
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the rows to this file after a complete run; `render` reads it
+    /// Write the rows to this file after a complete run; after another, add the figures that it lacks. `render` reads it
     #[arg(long, value_name = "FILE", hide = true)]
     record: Option<PathBuf>,
 }
