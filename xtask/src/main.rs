@@ -91,7 +91,8 @@ cargo xtask COMMAND
             the pointer chase of example 04 over UCX's TCP, each server in a network namespace; LIST: numbers of servers (2,4)
   bench [--quick] [--only FIGURE]... [--json FILE]
             measure the runtime and its alternatives in one run on two cores; --quick: only check that it works; --json: write
-            the rows there, and as CSV beside it. Without it a whole run writes them where --render reads them
+            the rows there, and as CSV beside it. Without it a whole run writes them where --render reads them,
+            and another adds the figures that are missing there
   bench --render [FILE]
             render docs/performance.md and its plots from the last whole run, or from FILE, which replaces it
   build-time [--release]
