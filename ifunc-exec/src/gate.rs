@@ -24,6 +24,7 @@ use crate::answer::{AnswerMemory, LongAnswers};
 use crate::arch::FloatControl;
 use crate::exports::Exports;
 use crate::held::{self, HeldObjects};
+use crate::in_process::Shared;
 use crate::runner::Lent;
 use crate::services::Services;
 use crate::stack::Stack;
@@ -199,6 +200,11 @@ impl Gate {
     /// What the invocations that enter by this gate may use of a node.
     pub(crate) fn set_exports(&mut self, exports: Exports) {
         self.exports = Some(exports);
+    }
+
+    /// What the target of these invocations exports.
+    pub(crate) fn host(&self) -> Option<Arc<Shared>> {
+        self.exports.as_ref()?.shared().ok()
     }
 
     pub(crate) fn set_services(&mut self, services: Option<Arc<dyn Services>>) {
@@ -553,7 +559,7 @@ pub(crate) unsafe fn escape_with_panic_at(
     unsafe { gate.escape() }
 }
 
-fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(s), _) => s,
         (_, Some(s)) => s.as_str(),

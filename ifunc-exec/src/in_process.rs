@@ -14,6 +14,7 @@ use ifunc_abi::status::Rejection;
 use ifunc_abi::{ABI_VERSION, ImageId};
 
 use crate::answer::{AnswerMemory, Made};
+use crate::arena::ArenaError;
 use crate::contain::watchdog::Watchdog;
 use crate::contain::{ContainOptions, install, prepare_thread};
 use crate::debug::{DebugInfo, DebugRegistry};
@@ -26,11 +27,11 @@ use crate::gate::{
 use crate::image::cache::{CodeCache, Record};
 use crate::image::imports::Imports;
 use crate::image::{Remote, validate};
-use crate::runner::{BodyLimits, Lent, RemoteInvocation, RunnerOptions, Runners, Tenant, lent};
+use crate::runner::{BodyLimits, Lent, RemoteInvocation, RunnerOptions, Runners, Tenant, functions_of};
 use crate::services::Services;
 use crate::stack::{Listing, Stack};
 use crate::threads::{ThreadNumber, Threads};
-use crate::{HostSymbols, InstalledEntry, InstalledImage, Interfaces, ValidImage};
+use crate::{HostSymbols, InstalledEntry, InstalledImage, Interfaces, Symbol, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
 #[derive(Debug)]
@@ -209,6 +210,21 @@ impl InProcess {
             .expect("the cache lives as long as the executor")
     }
 
+    /// Lets images import a function of another process, whose number is in these instructions.
+    pub(crate) fn forward_import(&self, name: &str, instructions: &[u8]) -> Result<(), ArenaError> {
+        let address = self.shared.cache().write_code(instructions)?;
+        let address = std::ptr::with_exposed_provenance(address);
+        // SAFETY: the instructions stay as long as the executor; they take the arguments of every function.
+        let symbol = unsafe { Symbol::forwarding(name.to_owned(), address) };
+        let mut symbols = self
+            .shared
+            .symbols
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        // A symbol without a signature is replaced.
+        symbols.allow(symbol).map_err(|_| ArenaError::Full(0))
+    }
+
     /// Installs an image in the process of a tenant.
     fn install_remote(
         &self,
@@ -219,12 +235,16 @@ impl InProcess {
             let why = "the target has no runner processes";
             return Err(Refusal::new(Rejection::Resources, why));
         };
-        let remote = runners.install(image, tenant)?;
+        let imports = Imports::of(image.image());
+        let functions = {
+            let symbols = self.shared.symbols.read().unwrap_or_else(PoisonError::into_inner);
+            // Refuses what is refused in this process, too.
+            symbols.resolve(&imports)?;
+            functions_of(image, &imports, &symbols)?
+        };
+        let remote = runners.install(image, tenant, functions)?;
         let remote = Remote::new(remote, image, Arc::clone(&self.shared.observer));
-        let installed = self
-            .shared
-            .cache()
-            .remote(image, remote, Imports::of(image.image()));
+        let installed = self.shared.cache().remote(image, remote, imports);
         let installed = installed.map_err(|error| Refusal::new(Rejection::Resources, error.to_string()))?;
         self.shared.observer.installed(&installed);
         Ok(Arc::new(installed))
@@ -487,7 +507,9 @@ fn without_success(
                 .position(|other| other.main == entry.main)
                 .unwrap_or_default(),
             payload: (payload, size),
-            target: lent(target, session.gate.lent.take()),
+            target,
+            lent: session.gate.lent.take(),
+            host: session.gate.host(),
             sender,
             answers: session.gate.answers.as_ref(),
         };
@@ -600,7 +622,8 @@ impl Session<'_> {
     ///
     /// # Safety
     /// If they are [`Lent::Copied`], they have so many bytes, every content of these is valid, and the invocation alone uses them
-    /// until it has ended.
+    /// until it has ended. If they are [`Lent::Opaque`], they are of the type that this text names, whose interfaces' methods the image may
+    /// import, and unless several threads share them, the invocation alone uses them.
     pub unsafe fn lend(&mut self, lent: Lent) {
         self.gate.lent.set(lent);
     }

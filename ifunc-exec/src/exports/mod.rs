@@ -195,7 +195,7 @@ impl Exports {
         self.shared()?.change(update, false, self.timeout)
     }
 
-    fn shared(&self) -> Result<Arc<Shared>, ExportError> {
+    pub(crate) fn shared(&self) -> Result<Arc<Shared>, ExportError> {
         self.shared.upgrade().ok_or(ExportError::TargetGone)
     }
 

@@ -141,6 +141,13 @@ impl CodeCache {
         })
     }
 
+    /// Writes instructions of the runtime's own into code memory, where they stay. Returns their address.
+    pub(crate) fn write_code(&mut self, code: &[u8]) -> Result<usize, ArenaError> {
+        let range = self.arena.allocate(code.len(), 16, false)?;
+        self.arena.write(&range, code)?;
+        Ok(self.arena.address(&range))
+    }
+
     /// The file of the arena.
     pub(crate) fn file(&self) -> Weak<File> {
         self.arena.file()

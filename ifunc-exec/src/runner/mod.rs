@@ -11,19 +11,26 @@
 //! | what | file |
 //! |---|---|
 //! | which target arguments are copied | `plain` |
+//! | which functions of the host cross, and how | `signature` |
+//! | a call of one, in the runner and in the target | `proxy`, `exported` |
 //! | the shared memory | `segment` |
 //! | how both sides wait | `port` |
 //! | how a runner starts | `program` |
-//! | a tenant's process, from the target's side | `tenant` |
+//! | a process, from the target's side | `process` |
+//! | a tenant, and its process | `tenant` |
 //! | what the process gives up | `sandbox` |
 //! | what it does for the target | `serve` |
 
+mod exported;
 mod plain;
 mod port;
+mod process;
 mod program;
+mod proxy;
 mod sandbox;
 mod segment;
 mod serve;
+mod signature;
 mod tenant;
 
 use std::collections::HashMap;
@@ -39,13 +46,16 @@ use ifunc_abi::status::Rejection;
 use ifunc_abi::symbols::{COMPILER_IMPORTS, RELEASE, RUNTIME_IMPORTS};
 use ifunc_abi::{Counted, ImageId};
 
+use self::exported::Import;
 pub use self::plain::plain_size;
 use self::segment::Lens;
 pub use self::serve::run_if_started_by_target;
+use self::signature::Signature;
 use self::tenant::TenantProcess;
-pub(crate) use self::tenant::{RemoteImage, RemoteInvocation, lent};
+pub(crate) use self::tenant::{RemoteImage, RemoteInvocation};
 use crate::arena::PAGE;
-use crate::{InProcessOptions, ValidImage};
+use crate::image::imports::Imports;
+use crate::{HostSymbols, InProcessOptions, ValidImage};
 
 /// Most bytes of target arguments that are copied.
 pub const MAX_TARGET: usize = 64 << 10;
@@ -141,13 +151,27 @@ pub enum Tenant {
 }
 
 /// What target arguments are to an ifunc in a runner process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lent {
-    /// Nothing: they stay where they are.
-    #[default]
-    Opaque,
+    /// They stay where they are, and functions of the host alone reach them.
+    Opaque {
+        /// The canonical text of their type.
+        text: &'static str,
+        /// Several threads use them at the same time.
+        is_shared: bool,
+    },
     /// The ifunc works on a copy of so many bytes, which take the place of the original when it has ended well. Every content of them is valid.
     Copied(usize),
+}
+
+impl Default for Lent {
+    /// Of no type.
+    fn default() -> Self {
+        Self::Opaque {
+            text: "",
+            is_shared: true,
+        }
+    }
 }
 
 /// A message that asks for an invocation.
@@ -248,7 +272,7 @@ impl Runners {
             stack_bytes: executor.stack_bytes,
             run_time: executor.contain.deadline,
         };
-        let landlock = tenant::try_start(&settings).map_err(io::Error::other)?;
+        let landlock = process::try_start(&settings).map_err(io::Error::other)?;
         if landlock == 0 {
             tracing::warn!(
                 target: crate::LOG,
@@ -303,41 +327,72 @@ impl Runners {
         self: &Arc<Self>,
         image: &ValidImage<'_>,
         tenant: &Tenant,
+        functions: Vec<Import>,
     ) -> Result<RemoteImage, Refusal> {
-        check_imports(image)?;
         let process = self.tenant(tenant)?;
-        process.install(image)
+        process.install(image, functions)
     }
 }
 
-/// Refuses what a runner process does not have.
-fn check_imports(valid: &ValidImage<'_>) -> Result<(), Refusal> {
-    let image = valid.image();
-    let is_there = |symbol: &str| {
-        COMPILER_IMPORTS.contains(&symbol) || RUNTIME_IMPORTS.contains(&symbol) && symbol != RELEASE
-    };
-    let mut missing = Vec::new();
-    for import in image.imports() {
-        let is_weak = import.flags.contains(ifunc_abi::image::ImportFlags::WEAK);
-        if !is_there(import.symbol) && !is_weak {
-            missing.push(import.symbol);
+/// The functions of the host that an image imports, which are all there.
+///
+/// # Errors
+/// It imports what a runner process does not have.
+pub(crate) fn functions_of(
+    valid: &ValidImage<'_>,
+    imports: &Imports,
+    symbols: &HostSymbols,
+) -> Result<Vec<Import>, Refusal> {
+    let is_there =
+        |name: &str| COMPILER_IMPORTS.contains(&name) || RUNTIME_IMPORTS.contains(&name) && name != RELEASE;
+    let mut functions = Vec::new();
+    let mut refused: Vec<String> = imports
+        .needed
+        .iter()
+        .map(|soname| format!("`{soname}`: a library of the host"))
+        .collect();
+    for import in &imports.symbols {
+        let name = &*import.name;
+        if is_there(name) {
+            continue;
+        }
+        let symbol = match symbols.get(name) {
+            Some(symbol) if !HostSymbols::is_of_runtime(name) => symbol,
+            // It is weak, and not there.
+            None => continue,
+            Some(_) => {
+                refused.push(format!("`{name}`: what it is about stays in the host"));
+                continue;
+            }
+        };
+        let text = symbol.signature();
+        let signature = text.map_or_else(
+            || Err("its type is not stated; help: `#[ifunc::export]`".to_owned()),
+            Signature::of,
+        );
+        match signature {
+            Ok(signature) => functions.push(Import {
+                name: name.to_owned(),
+                text: text.unwrap_or_default().to_owned(),
+                signature,
+            }),
+            Err(why) => refused.push(format!("`{name}`: {why}")),
         }
     }
-    missing.extend(image.needed());
-    if !missing.is_empty() {
-        let names = missing.iter().take(20).map(|name| format!("`{name}`"));
-        let why = format!(
-            "ifuncs of the level `process` run in a process of their own, which has no functions, variables or libraries of the host; the image \
-             imports {}; help: pass what it needs in the payload and return what it finds in the answer, or serve it on a target of another level",
-            names.collect::<Vec<_>>().join(", ")
+    if !refused.is_empty() {
+        refused.insert(
+            0,
+            "ifuncs of the level `process` run in a process of their own. Functions of the host cross with numbers, `&str`, and references and \
+             slices of plain types; help: export such functions, or serve the image on a target of another level; it imports"
+                .to_owned(),
         );
-        return Err(Refusal::new(Rejection::Import, why));
+        return Err(Refusal::listing(Rejection::Import, refused));
     }
-    if image.travels() {
+    if valid.image().travels() {
         let why = "ifuncs of the level `process` do not travel: they send nothing to other nodes; help: let the source send to each node";
         return Err(Refusal::new(Rejection::Import, why));
     }
-    Ok(())
+    Ok(functions)
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ pub(super) enum Kind {
     Ready = 1,
     /// The runner cannot start. The note area has the reason; word 0: its length.
     Broken,
-    /// Install an image. Words: its number, its length. The payload area has its id and its bytes.
+    /// Install an image. Words: its number, its length, and that of the table of functions of the host that it imports. The payload area
+    /// has its id, its bytes, and the table: lines of number, name and signature, with tabs between.
     Install,
     /// Drop images. Word 0: how many. The payload area has their numbers, 8 bytes each.
     Release,
@@ -79,10 +80,14 @@ pub(super) enum Kind {
     Log,
     /// The answer to `Log`.
     Continue,
+    /// An ifunc calls a function of the host. Words: its number, the length of its buffer in the call area.
+    Call,
+    /// The answer to `Call`. Word 0: 0, or 1: it panicked, and the note area has the message; word 1: its length.
+    Returned,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Ready,
         Self::Broken,
         Self::Install,
@@ -91,6 +96,8 @@ impl Kind {
         Self::Done,
         Self::Log,
         Self::Continue,
+        Self::Call,
+        Self::Returned,
     ];
 }
 
@@ -150,7 +157,12 @@ pub(super) enum Area {
     Answer,
     /// Details of failures and messages for the log: [`NOTE`] bytes.
     Note,
+    /// Arguments of functions of the host: [`CALL`] bytes.
+    Call,
 }
+
+/// Length of [`Area::Call`] in bytes.
+pub(super) const CALL: usize = 1 << 20;
 
 /// Length of [`Area::Note`] in bytes.
 pub(super) const NOTE: usize = 64 << 10;
@@ -173,7 +185,7 @@ impl Lens {
         let areas = payload
             .checked_add(target)?
             .checked_add(answer)?
-            .checked_add(NOTE)?;
+            .checked_add(NOTE + CALL)?;
         let are_pages = [payload, target, answer].iter().all(|len| len % PAGE == 0);
         areas.checked_add(PAGE).filter(|_| are_pages)
     }
@@ -221,7 +233,7 @@ impl Segment {
     /// It is no segment, or the kernel's.
     pub(super) fn open(file: impl AsFd) -> io::Result<Self> {
         let len = rustix::fs::fstat(&file)?.st_size;
-        let len = usize::try_from(len).ok().filter(|len| *len >= PAGE + NOTE);
+        let len = usize::try_from(len).ok().filter(|len| *len >= PAGE + NOTE + CALL);
         let len = len.ok_or(io::ErrorKind::InvalidData)?;
         let seals = rustix::fs::fcntl_get_seals(&file)?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -304,6 +316,7 @@ impl Segment {
             Area::Target => self.lens.target,
             Area::Answer => self.lens.answer,
             Area::Note => NOTE,
+            Area::Call => CALL,
         }
     }
 
@@ -319,6 +332,7 @@ impl Segment {
             Area::Target => payload,
             Area::Answer => payload + target,
             Area::Note => payload + target + answer,
+            Area::Call => payload + target + answer + NOTE,
         };
         self.base.as_ptr().cast::<u8>().wrapping_add(PAGE + offset)
     }

@@ -1,6 +1,6 @@
 //! The runner's side: a process that confines itself, and then runs what its target sends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -12,8 +12,10 @@ use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, Status};
 
 use super::port::{self, OWN_EVENT, PEER_EVENT, Port, SEGMENT, Waited};
+use super::proxy;
 use super::sandbox;
 use super::segment::{Area, Kind, Message, NOTE, Segment, Setting, Side};
+use super::signature::Signature;
 use super::{NO_TARGET, Run};
 use crate::ended::{LogMessage, forward_logs};
 use crate::{
@@ -55,6 +57,7 @@ pub fn run_if_started_by_target() {
     Runner {
         executor,
         images: HashMap::new(),
+        functions: HashSet::new(),
         segment,
     }
     .serve(port, thread)
@@ -156,7 +159,9 @@ mod current {
 }
 
 /// Calls with the port of this thread.
-fn with_port<R>(call: impl FnOnce(&mut Port<BorrowedFd<'static>, &'static Segment>) -> R) -> Option<R> {
+pub(super) fn with_port<R>(
+    call: impl FnOnce(&mut Port<BorrowedFd<'static>, &'static Segment>) -> R,
+) -> Option<R> {
     current::PORT.with_borrow_mut(|port| port.as_mut().map(call))
 }
 
@@ -179,6 +184,8 @@ struct Runner {
     executor: InProcess,
     /// The entries of the installed images, by the target's number.
     images: HashMap<u64, Vec<Arc<InstalledEntry>>>,
+    /// The numbers of the functions of the host that images may import.
+    functions: HashSet<u32>,
     segment: &'static Segment,
 }
 
@@ -207,10 +214,27 @@ impl Runner {
         }
     }
 
+    /// Lets images import the functions of the host in a table. `None`: there is no memory for them.
+    fn bind(&mut self, table: &[u8]) -> Option<()> {
+        for line in String::from_utf8_lossy(table).lines() {
+            let mut fields = line.splitn(3, '\t');
+            let number = fields.next()?.parse().ok()?;
+            let (name, text) = (fields.next()?, fields.next()?);
+            if self.functions.contains(&number) {
+                continue;
+            }
+            proxy::add(number, Signature::of(text).ok()?);
+            let instructions = proxy::instructions(number);
+            self.executor.forward_import(name, &instructions).ok()?;
+            self.functions.insert(number);
+        }
+        Some(())
+    }
+
     /// Installs an image whose id and bytes lie in the payload area.
-    fn install(&mut self, [number, len, ..]: [u64; 6]) -> (Status, usize) {
-        let installed = || -> Result<_, Refusal> {
-            let bytes = usize::try_from(len)
+    fn install(&mut self, [number, len, table, ..]: [u64; 6]) -> (Status, usize) {
+        let mut installed = || -> Result<_, Refusal> {
+            let bytes = usize::try_from(len.saturating_add(table))
                 .ok()
                 .and_then(|len| self.segment.copy(Area::Payload, len));
             let no_memory = || {
@@ -218,7 +242,10 @@ impl Runner {
                 Refusal::new(ifunc_abi::status::Rejection::Resources, why)
             };
             let bytes = bytes.ok_or_else(no_memory)?;
-            let (id, bytes) = bytes.split_first_chunk::<32>().ok_or_else(no_memory)?;
+            let image = usize::try_from(len).unwrap_or(usize::MAX);
+            let (image, table) = bytes.split_at_checked(image).ok_or_else(no_memory)?;
+            self.bind(table).ok_or_else(no_memory)?;
+            let (id, bytes) = image.split_first_chunk::<32>().ok_or_else(no_memory)?;
             let id: &ImageId = id;
             self.executor.install(&self.executor.validate(id, bytes)?, None)
         };

@@ -157,6 +157,18 @@ impl HostSymbols {
         name == REPLACE_EXPORT || runtime_imports().iter().any(|(runtime, _)| *runtime == name)
     }
 
+    /// The address of the function of this name and signature, and what has to live while it is called.
+    pub(crate) fn function(&self, name: &str, signature: &str) -> Option<(usize, Option<Guard>)> {
+        let symbol = self.symbols.get(name)?;
+        let is_same = symbol.signature() == Some(signature);
+        is_same.then(|| (symbol.address(), symbol.guard().cloned()))
+    }
+
+    /// The symbol of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Symbol> {
+        self.symbols.get(name)
+    }
+
     /// Whether there is a symbol of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.symbols.contains_key(name)

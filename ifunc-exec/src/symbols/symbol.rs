@@ -104,6 +104,19 @@ impl Symbol {
         }
     }
 
+    /// A function of the runtime's that stands for one of another process, and passes the call gate.
+    ///
+    /// # Safety
+    /// As [`untyped`](Self::untyped).
+    pub(crate) unsafe fn forwarding(name: String, address: *const c_void) -> Self {
+        Self {
+            kind: Some(ExportKind::Function),
+            has_gate: true,
+            // SAFETY: the caller's promise.
+            ..unsafe { Self::untyped(name, address) }
+        }
+    }
+
     /// The `#[ifunc::export]` of this process with that name. `None`: none has it, or its crate is not linked (`use
     /// that_crate as _;`).
     #[must_use]

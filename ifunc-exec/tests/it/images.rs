@@ -129,11 +129,31 @@ pub(crate) fn answers() -> ImageParts {
     }
 }
 
-/// Imports a function of the host.
-pub(crate) fn imports() -> ImageParts {
+/// Calls a function of the host that takes the target arguments, a text and bytes to change, which are both the payload, and that
+/// returns `Result<u64, i32>`. Answers the number. With an error, the result is 3.
+pub(crate) fn calls_host(function: &str) -> ImageParts {
+    let mut rx = vec![
+        0x53, // push rbx
+        0x48, 0x89, 0xcb, // mov rbx, rcx
+        0x4c, 0x8b, 0x4b, 0x10, // mov r9, [rbx+16]
+        0x49, 0x89, 0xf0, // mov r8, rsi
+        0x48, 0x89, 0xf9, // mov rcx, rdi
+        0x48, 0x89, 0xd0, // mov rax, rdx
+        0x48, 0x89, 0xf2, // mov rdx, rsi
+        0x48, 0x89, 0xfe, // mov rsi, rdi
+        0x48, 0x89, 0xc7, // mov rdi, rax
+        0x48, 0x8b, 0x05, 0x1f, 0, 0, 0, // mov rax, [rip+0x1f] → 0x40
+        0xff, 0x10, // call [rax]
+        0x85, 0xc0, // test eax, eax
+        0x75, 0x0c, // jnz → 51
+        0x48, 0xc7, 0x43, 0x20, 8, 0, 0, 0, // mov qword [rbx+32], 8
+        0x31, 0xc0, 0x5b, 0xc3, // xor eax, eax; pop rbx; ret
+        0xb8, 3, 0, 0, 0, 0x5b, 0xc3, // 51: mov eax, 3; pop rbx; ret
+    ];
+    rx.resize(0x48, 0xcc);
     ImageParts {
-        slot: Some(8),
-        imports: vec![import("kv_get")],
-        ..image("imports", &[0xcc; 16])
+        slot: Some(0x40),
+        imports: vec![import(function)],
+        ..image("calls_host", &rx)
     }
 }

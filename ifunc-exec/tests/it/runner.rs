@@ -384,6 +384,96 @@ fn a_runner_that_dies_is_told_and_replaced() {
     eventually("the process of a tenant without images ends", || !lives(third));
 }
 
+/// What the target of these tests serves.
+#[derive(ifunc::Opaque)]
+#[opaque("counter/1")]
+struct Counter(u64);
+
+/// Counts the bytes of a text, and turns others around.
+#[ifunc::export]
+fn count(counter: &mut Counter, text: &str, bytes: &mut [u8]) -> Result<u64, i32> {
+    match text {
+        "panic" => panic!("the counter is full"),
+        "error" => return Err(7),
+        "sleep" => std::thread::sleep(Duration::from_millis(200)),
+        _ => {}
+    }
+    assert_eq!(text.as_bytes(), bytes, "both are the payload");
+    bytes.reverse();
+    counter.0 += text.len() as u64;
+    Ok(counter.0)
+}
+
+#[ifunc::export]
+fn name_of_counter(_counter: &Counter) -> &str {
+    "counter"
+}
+
+#[test]
+fn functions_of_the_host_reach_the_target_arguments() {
+    let mut target = Target::new();
+    let calls = target.entry(&calls_host("count"), 1);
+    let mut counter = Counter(5);
+    let opaque = Lent::Opaque {
+        text: "opaque counter/1",
+        is_shared: false,
+    };
+    let mut ask = |text: &[u8], lent: Lent| {
+        let mut session = target.thread.session();
+        // SAFETY: the counter is of this type, or of none that the function takes.
+        unsafe { session.lend(lent) };
+        let (mut answer, pointer) = ([0; 8], (&raw mut counter).cast());
+        // SAFETY: as in `Target::run`.
+        let invocation = unsafe { Invocation::new(&*calls, text.as_ptr(), text.len(), pointer, 5) };
+        let len = InProcess::run(&mut session, invocation, Some(&mut answer))?;
+        Ok::<_, Box<Failed>>((len, u64::from_le_bytes(answer)))
+    };
+    assert_eq!(ask(b"words", opaque).unwrap(), (8, 10));
+    assert_eq!(ask(b"", opaque).unwrap(), (8, 10));
+    fails(ask(b"error", opaque), Failure::UnknownResult, "code 3");
+    fails(ask(b"panic", opaque), Failure::HostPanic, "the counter is full");
+    // A function of the host is not interrupted, and its time is over when it returns.
+    fails(
+        ask(b"sleep", opaque),
+        Failure::Deadline,
+        "when a function of the host returned",
+    );
+    assert_eq!(ask(b"words", opaque).unwrap(), (8, 20));
+    // Of another type, or of several threads'.
+    let other = Lent::Opaque {
+        text: "opaque other/1",
+        is_shared: false,
+    };
+    fails(ask(b"words", other), Failure::HostPanic, "takes another type");
+    fails(
+        ask(b"words", Lent::Copied(8)),
+        Failure::HostPanic,
+        "takes another type",
+    );
+    let shared = Lent::Opaque {
+        text: "opaque counter/1",
+        is_shared: true,
+    };
+    fails(
+        ask(b"words", shared),
+        Failure::Fault,
+        "shared target arguments for itself alone, and was ended",
+    );
+    fails(
+        ask(b"\xff", opaque),
+        Failure::Fault,
+        "a text that is not UTF-8, and was ended",
+    );
+    assert_eq!(ask(b"words", opaque).unwrap(), (8, 25));
+    target.executor.exports().remove("count").unwrap();
+    fails(
+        ask(b"words", opaque),
+        Failure::HostPanic,
+        "`count` is not exported any more",
+    );
+    assert_eq!(counter.0, 25);
+}
+
 #[test]
 #[ignore = "nightly: uses up a second of CPU time"]
 fn cpu_time_has_a_limit() {
@@ -396,9 +486,15 @@ fn cpu_time_has_a_limit() {
 #[test]
 fn what_a_runner_does_not_have_is_refused_with_a_reason() {
     let target = Target::with(RunnerOptions::new().max_runners(1), None);
-    let refused = target.install(&imports(), 1).unwrap_err();
+    let refused = target.install(&calls_host("not_there"), 1).unwrap_err();
+    assert_eq!(refused.reason, Rejection::MissingImport);
+    let refused = target.install(&calls_host("name_of_counter"), 1).unwrap_err();
     assert_eq!(refused.reason, Rejection::Import);
-    assert!(refused.detail.contains("`kv_get`; help: "), "{}", refused.detail);
+    assert!(
+        refused.detail.contains("help: ") && refused.detail.contains("`name_of_counter`: it returns `&str`"),
+        "{}",
+        refused.detail
+    );
     let _one = target.code(ADD, 1);
     let refused = target.install(&image("add", ADD), 2).unwrap_err();
     assert_eq!(refused.reason, Rejection::Quota);

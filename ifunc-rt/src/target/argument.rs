@@ -107,17 +107,25 @@ impl Argument {
     /// What they are to an ifunc in a runner process.
     #[cold]
     pub(super) fn lent(&self) -> Lent {
-        let size = plain_size((self.host_type)().text);
+        let text = (self.host_type)().text;
+        let size = plain_size(text);
         match size.filter(|size| *size <= MAX_TARGET && !self.shared) {
             Some(size) => Lent::Copied(size),
-            None => Lent::Opaque,
+            None => Lent::Opaque {
+                text,
+                is_shared: self.shared,
+            },
         }
     }
 
     /// Refuses an image that takes them in a runner process, where it would not reach them.
     #[cold]
     pub(super) fn check_lent(&self, executor: &InProcess) -> Result<(), Refusal> {
-        if matches!(self.lent(), Lent::Copied(_)) {
+        let is_lent = match self.lent() {
+            Lent::Copied(_) => true,
+            Lent::Opaque { text, .. } => text.starts_with("opaque"),
+        };
+        if is_lent {
             return Ok(());
         }
         let help = if self.shared {
@@ -125,7 +133,7 @@ impl Argument {
              these; help: let it `serve` on one thread, or serve `()`"
         } else {
             "this target runs ifuncs in processes of their own (`Level::Process`), which reach copies of integers, floats, and arrays and structs \
-             of those without padding, at most 64 KiB; help: serve such a type or `()`, or another level"
+             of those without padding, at most 64 KiB, and opaque types by functions of the host; help: serve such a type, or at another level"
         };
         Err(self.refuse_type(executor, Some(help.to_owned())))
     }

@@ -33,9 +33,12 @@ pub enum Level {
     /// runs anything: no files, no network, no other processes, bounded memory (seccomp, Landlock, resource limits). When it dies, its
     /// source is told why, and the next invocation starts another one.
     ///
-    /// An ifunc has its payload, its answer and a copy of the target arguments, which takes the place of the original when the
-    /// invocation has ended well. So the target arguments are `()`, or integers, floats, and arrays and structs of those without
-    /// padding, at most 64 KiB; opaque types and interfaces are not reached. The image imports nothing of the host, and does not travel.
+    /// Target arguments that are integers, floats, or arrays and structs of those without padding, at most 64 KiB, are copied, and
+    /// what the ifunc made of them takes their place when the invocation has ended well. Opaque types and those with interfaces stay
+    /// where they are: functions of the host reach them. These run in the target, on copies of what their arguments refer to. They take and
+    /// return numbers, `bool`, `&str`, and references and slices of such plain types, in an `Option`, and return those in an `Option` or a
+    /// `Result`. An image that imports others, variables, libraries, or travels, is refused with the reason. An invocation waits for its process, and
+    /// a tenant's process runs one at a time, on however many threads the target serves.
     Process,
 }
 

@@ -537,8 +537,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             return Err(unsuited(executor, entry, self.argument));
         }
         if entry.image().is_remote() {
-            // SAFETY: they are of the type that the text describes, of which every content is a value, and `poll` borrows them for this
-            // thread alone.
+            // SAFETY: they are of the type that the text describes. If they are copied, every content is a value of it, and `poll` borrows
+            // them for this thread alone, as it does unless they are shared. `suits` compared the methods that the image imports.
             unsafe { self.session.lend(self.argument.lent()) };
         }
         let Some(authority) = &counted.limited else {
