@@ -25,6 +25,12 @@ impl Attention {
         self == Self::NONE
     }
 
+    /// Whether nothing but the bound of a duplex link keeps a submission from the fast path.
+    #[inline]
+    pub(crate) fn is_none_but_duplex(self) -> bool {
+        self.0 & !Self::DUPLEX.0 == 0
+    }
+
     #[inline]
     pub(crate) fn has(self, reason: Self) -> bool {
         self.0 & reason.0 != 0

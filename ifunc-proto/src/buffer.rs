@@ -26,11 +26,12 @@ impl AlignedBuffer {
     }
 
     /// Like [`resize`](Self::resize). `None`: the allocator has no memory, and the buffer is unchanged.
+    #[inline]
     pub fn try_resize(&mut self, len: usize) -> Option<()> {
         let lines = len.div_ceil(BODY_ALIGN);
-        self.lines
-            .try_reserve_exact(lines.saturating_sub(self.lines.len()))
-            .ok()?;
+        if let Some(more) = lines.checked_sub(self.lines.len() + 1) {
+            self.lines.try_reserve_exact(more + 1).ok()?;
+        }
         self.resize(len);
         Some(())
     }

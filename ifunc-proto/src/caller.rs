@@ -625,6 +625,14 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.calls.ended.drain(..)
     }
 
+    /// Whether there is nothing for the driver: no call has ended, nothing waits to be sent, and no batch is open.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let busy = [Attention::BACKLOG, Attention::BATCH, Attention::DRIVER];
+        self.calls.ended.is_empty() && !busy.into_iter().any(|reason| self.attention.has(reason))
+    }
+
     /// Whether the next submission leaves the fast path, or the driver has something to do: calls ended, reports arrived,
     /// something waits to be sent, a batch is open, the link died.
     #[inline(always)]

@@ -92,7 +92,12 @@ impl<I: Image + Clone, U> Caller<I, U> {
             carries_code,
             ..
         } = submission;
-        if !self.prepare(tx, handle, wants_completion, carries_code)? {
+        // Nearly always so between nodes.
+        let is_ready = !wants_completion
+            && !carries_code
+            && self.attention.is_none_but_duplex()
+            && self.handles[handle as usize].installed == self.generation;
+        if !is_ready && !self.prepare(tx, handle, wants_completion, carries_code)? {
             return Err(NotSent::Blocked);
         }
         let whole = bound.saturating_add(TravelHead::SIZE);

@@ -19,18 +19,21 @@ const MAX_HANDLES: usize = 64;
 /// Most invocations of which the transport does not know whether they were consumed: no send window is larger.
 const MAX_UNCONSUMED: usize = 4096;
 
+/// Invocations that were sent to a node after which those are forgotten that it has consumed.
+const PRUNED: usize = 64;
+
 impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// Whether something waits for a node that there is a link to.
     #[must_use]
     pub fn has_work_for(&self, node: u32) -> bool {
-        self.members.get(&node).is_some_and(Member::has_work)
+        self.members.get(node).is_some_and(Member::has_work)
     }
 
     /// The nodes for which something waits that can be sent: their windows were not found closed. When such a window opens, its
     /// link reports it, and the driver of the link calls [`drive`](Self::drive).
     pub fn ready_peers(&self) -> impl Iterator<Item = u32> + '_ {
         let ready = self.members.iter().filter(|(_, member)| member.is_ready());
-        ready.map(|(&node, _)| node)
+        ready.map(|(node, _)| node)
     }
 
     /// Sends what waits for a node over its link, until the window is closed. Returns whether nothing waits any more. Closes the
@@ -43,19 +46,17 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         now: u64,
     ) -> bool {
         self.now = now;
-        if self
-            .members
-            .get(&node)
-            .is_some_and(|member| member.is_overflowing)
-        {
+        if self.members.get(node).is_some_and(|member| member.is_overflowing) {
             self.forget_unread(node);
             connection.refuse(link, "it receives nothing while too many replies wait for it");
         }
         let is_done = self.send_all(node, connection, link, now);
-        // Not before: what is sent is on its way meanwhile.
-        self.prune(node, connection, link);
-        if let Some(member) = self.members.get_mut(&node) {
+        if let Some(member) = self.members.get_mut(node) {
             member.is_blocked = !is_done;
+            // Not before: what is sent is on its way meanwhile.
+            if connection.is_linked() {
+                member.prune(link);
+            }
         }
         is_done
     }
@@ -71,7 +72,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             if connection.caller.has_outgoing() && !connection.drive(link) {
                 return false;
             }
-            let Some(member) = self.members.get_mut(&node).filter(|member| member.is_linked()) else {
+            let Some(member) = self.members.get_mut(node).filter(|member| member.is_linked()) else {
                 return true;
             };
             if let Some(sent) = member.sent.back_mut() {
@@ -93,33 +94,31 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 is_sent
             } else if member.are_returns_due {
                 self.send_weights(node, connection, link)
-            } else if !member.queue.is_empty() {
-                self.send_next(node, connection, link, now)
             } else {
-                return true;
+                match member.send_next(connection, link, now) {
+                    Sending::Nothing => return true,
+                    Sending::Blocked => return false,
+                    Sending::Again => {}
+                    Sending::Sent => {
+                        if let Some(message) = member.queue.pop_front() {
+                            self.bytes -= message.size();
+                            self.spare.keep(message.payload);
+                        }
+                        self.traffic.invocations += 1;
+                    }
+                    Sending::Refused(reason, detail) => {
+                        if let Some(message) = member.queue.pop_front() {
+                            self.drop_message(message, Status::Rejected(reason), detail.as_bytes(), now);
+                        }
+                    }
+                }
+                true
             };
             if !is_sent {
                 return false;
             }
         }
         false
-    }
-
-    /// Forgets the invocations that a node has consumed.
-    fn prune<L: Link, U, B>(&mut self, node: u32, connection: &mut Connection<I, U, B>, link: &mut L) {
-        let Some(member) = self.members.get_mut(&node) else {
-            return;
-        };
-        let (tx, _) = link.split();
-        while let Some(&Sent {
-            sequence: Some(sequence),
-            ..
-        }) = member.sent.front()
-            && connection.is_linked()
-            && (member.sent.len() > MAX_UNCONSUMED || !tx.is_unconsumed(sequence))
-        {
-            member.sent.pop_front();
-        }
     }
 
     fn send_weights<L: Link, U, B>(
@@ -129,7 +128,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         link: &mut L,
     ) -> bool {
         let Some((header, body, scopes)) = self.weights_for(node) else {
-            if let Some(member) = self.members.get_mut(&node) {
+            if let Some(member) = self.members.get_mut(node) {
                 member.are_returns_due = false;
             }
             return true;
@@ -140,31 +139,38 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         }
         is_sent
     }
+}
 
-    /// Sends the next invocation for a node. `false`: the window is closed.
+/// What became of the next invocation for a node.
+enum Sending {
+    /// There is none.
+    Nothing,
+    Sent,
+    /// The window is closed for it.
+    Blocked,
+    /// It may be sent now.
+    Again,
+    /// It cannot be sent.
+    Refused(Rejection, String),
+}
+
+impl<I: Image + Clone> Member<I> {
+    /// Sends the next invocation, which stays the next one.
     fn send_next<L: Link, U, B>(
         &mut self,
-        node: u32,
         connection: &mut Connection<I, U, B>,
         link: &mut L,
         now: u64,
-    ) -> bool {
-        let Some(member) = self.members.get_mut(&node) else {
-            return true;
+    ) -> Sending {
+        let Some(message) = self.queue.front() else {
+            return Sending::Nothing;
         };
-        let Some(message) = member.queue.front() else {
-            return true;
-        };
-        let is_too_late = message.deadline <= now;
+        if message.deadline <= now {
+            return Sending::Refused(Rejection::TooLate, String::new());
+        }
         let mut head = message.head;
         head.deadline = U64::new(left(message.deadline, now));
-        if is_too_late {
-            if let Some(message) = member.queue.pop_front() {
-                self.drop_message(message, Status::Rejected(Rejection::TooLate), b"", now);
-            }
-            return true;
-        }
-        let handle = member.handles.of(&message.image, connection);
+        let handle = self.handles.of(&message.image, connection);
         let submission = Submission {
             handle,
             bound: message.payload.len(),
@@ -182,36 +188,37 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             Ok(accepted) => {
                 failpoint!("node.forwarded");
                 if head.reply_to.is_some() {
-                    member.sent.push_back(Sent {
+                    self.sent.push_back(Sent {
                         sequence: accepted.sequence,
                         reply_to: head.reply_to,
                         stream_next: head.stream_next.get(),
                     });
                 }
-                if let Some(message) = member.queue.pop_front() {
-                    self.bytes -= message.size();
-                }
-                self.traffic.invocations += 1;
-                return true;
+                return Sending::Sent;
             }
-            Err(NotSent::Blocked) => return false,
+            Err(NotSent::Blocked) => return Sending::Blocked,
             Err(NotSent::Failed(error)) => match *error {
                 // The node reported on an invocation that nothing awaits.
-                SubmitError::Earlier(_) => return true,
+                SubmitError::Earlier(_) => return Sending::Again,
                 SubmitError::Lost(lost) => lost.to_string(),
-                SubmitError::Unfinished(_) | SubmitError::Link(_) => return false,
+                SubmitError::Unfinished(_) | SubmitError::Link(_) => return Sending::Blocked,
                 SubmitError::Encode(never) => match never {},
             },
         };
-        if let Some(message) = member.queue.pop_front() {
-            self.drop_message(
-                message,
-                Status::Rejected(Rejection::TooLarge),
-                lost.as_bytes(),
-                now,
-            );
+        Sending::Refused(Rejection::TooLarge, lost)
+    }
+
+    /// Forgets the invocations that the node has consumed, if there are many.
+    fn prune<L: Link>(&mut self, link: &mut L) {
+        if self.sent.len() < PRUNED {
+            return;
         }
-        true
+        let (tx, _) = link.split();
+        // A node consumes in order.
+        let is_consumed = |sent: &Sent| sent.sequence.is_some_and(|sequence| !tx.is_unconsumed(sequence));
+        let consumed = self.sent.partition_point(is_consumed);
+        let too_many = self.sent.len().saturating_sub(MAX_UNCONSUMED);
+        self.sent.drain(..consumed.max(too_many));
     }
 }
 

@@ -118,13 +118,66 @@ impl<I> Member<I> {
     }
 }
 
+/// The other nodes, by their numbers, in ascending order.
+#[derive(Debug)]
+pub(super) struct Members<I>(Vec<(u32, Member<I>)>);
+
+impl<I> Members<I> {
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Where a node is, or belongs.
+    #[inline]
+    fn find(&self, node: u32) -> Result<usize, usize> {
+        // The nodes of a group are numbered from 0, nearly always, and this one is not among the others.
+        let guess = node as usize;
+        let is_there = |at: usize| self.0.get(at).is_some_and(|(number, _)| *number == node);
+        if is_there(guess) {
+            return Ok(guess);
+        }
+        match guess.checked_sub(1) {
+            Some(guess) if is_there(guess) => Ok(guess),
+            _ => self.0.binary_search_by_key(&node, |(number, _)| *number),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, node: u32) -> Option<&Member<I>> {
+        self.find(node).ok().map(|at| &self.0[at].1)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, node: u32) -> Option<&mut Member<I>> {
+        self.find(node).ok().map(|at| &mut self.0[at].1)
+    }
+
+    pub(super) fn contains(&self, node: u32) -> bool {
+        self.find(node).is_ok()
+    }
+
+    /// The node, which is added if it is not there.
+    fn get_or_add(&mut self, node: u32) -> &mut Member<I> {
+        let at = self.find(node).unwrap_or_else(|at| {
+            self.0.insert(at, (node, Member::new()));
+            at
+        });
+        &mut self.0[at].1
+    }
+
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Member<I>)> {
+        self.0.iter().map(|(node, member)| (*node, member))
+    }
+}
+
 impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// A node belongs to the group. One that was lost may be sent to again: the driver is asked for a link.
     pub fn add(&mut self, node: u32) {
         if Some(node) == self.config.number {
             return;
         }
-        let member = self.members.entry(node).or_insert_with(Member::new);
+        let member = self.members.get_or_add(node);
         if member.is_lost() {
             member.state = State::Known;
         }
@@ -132,7 +185,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// There is a link to a node, with a [`Connection`](crate::Connection) that had none before.
     pub fn linked(&mut self, node: u32, epoch: u64, now: u64) {
-        let known = self.members.get(&node).filter(|member| !member.is_lost());
+        let known = self.members.get(node).filter(|member| !member.is_lost());
         if let Some(member) = known
             && (member.is_linked() || member.epoch != 0 && member.epoch != epoch)
         {
@@ -140,7 +193,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             self.lose(node, now, |_| true);
         }
         self.add(node);
-        if let Some(member) = self.members.get_mut(&node) {
+        if let Some(member) = self.members.get_mut(node) {
             member.state = State::Linked;
             member.is_asked = false;
             member.is_blocked = false;
@@ -154,7 +207,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let members = self.members.iter();
         members
             .filter(|(_, member)| !member.is_lost())
-            .map(|(&node, _)| node)
+            .map(|(node, _)| node)
     }
 
     /// The numbers of the other nodes to which there is a link, in ascending order.
@@ -162,13 +215,13 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         let members = self.members.iter();
         members
             .filter(|(_, member)| member.is_linked())
-            .map(|(&node, _)| node)
+            .map(|(node, _)| node)
     }
 
     /// Whether there is a link to a node, as far as this one knows.
     #[must_use]
     pub fn is_linked(&self, node: u32) -> bool {
-        self.members.get(&node).is_some_and(Member::is_linked)
+        self.members.get(node).is_some_and(Member::is_linked)
     }
 
     /// The link to a node died, or no link could be made. `is_unconsumed` tells whether the node may not have consumed a
@@ -178,7 +231,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// loss. The node may be [linked](Self::linked) again.
     pub fn lose(&mut self, node: u32, now: u64, mut is_unconsumed: impl FnMut(u32) -> bool) {
         self.now = now;
-        let Some(member) = self.members.get_mut(&node) else {
+        let Some(member) = self.members.get_mut(node) else {
             return;
         };
         member.is_asked = false;
@@ -230,12 +283,13 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// Forgets the replies and weights that wait for a node.
     pub(super) fn forget_unread(&mut self, node: u32) {
-        if let Some(member) = self.members.get_mut(&node) {
+        if let Some(member) = self.members.get_mut(node) {
             member.control = VecDeque::new();
             member.owed = 0;
             member.is_overflowing = false;
         }
         self.returns.retain(|scope, _| scope.node != node);
+        self.owed.retain(|(_, scope)| scope.node != node);
     }
 
     /// A node reports that another one was lost. It may report one of an epoch again: each time, a link died with what it carried.
@@ -249,8 +303,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if Some(node) == self.config.number {
             return Ok(());
         }
-        let Some(member) = self.members.get_mut(&node) else {
-            if let Some(member) = self.members.get_mut(&from) {
+        let Some(member) = self.members.get_mut(node) else {
+            if let Some(member) = self.members.get_mut(from) {
                 member.strangers.insert(node);
                 if member.strangers.len() > MAX_STRANGERS {
                     member.strangers.clear();
@@ -285,7 +339,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             self.lost.remove(at);
         } else if self.lost.len() == MAX_LOST {
             let mut nodes = self.lost.iter().map(|(_, node)| node);
-            let stranger = nodes.position(|node| !self.members.contains_key(node));
+            let stranger = nodes.position(|&node| !self.members.contains(node));
             self.lost.remove(stranger.unwrap_or(0));
         }
         self.lost.push_back((self.lost_count, node));
@@ -295,7 +349,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// Records a loss, and tells it to all that must know. `is_own`: this node cannot reach the other one.
     fn record_loss(&mut self, node: u32, epoch: u64, now: u64, is_own: bool) {
         self.remember_loss(node);
-        if let Some(member) = self.members.get_mut(&node) {
+        if let Some(member) = self.members.get_mut(node) {
             member.lost_epoch = Some(epoch);
         }
         let lost = LostNode::new(node, epoch);
@@ -303,7 +357,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             .members
             .iter()
             .filter(|(_, member)| is_own && member.is_linked())
-            .map(|(&other, _)| other)
+            .map(|(other, _)| other)
             .collect();
         for other in linked {
             self.post_control(other, Control::Lost(lost));

@@ -59,8 +59,8 @@ mod table;
 mod tests;
 mod visit;
 
-use members::Member;
-use outbox::Message;
+use members::{Member, Members};
+use outbox::{Message, Spare};
 use scopes::{Returns, Scope};
 use slots::{Slot, Waiting};
 use table::{Nonces, Table};
@@ -245,7 +245,7 @@ const MAX_STRANGERS: usize = 4096;
 pub struct Node<I, O> {
     config: NodeConfig,
     nonces: Nonces,
-    members: BTreeMap<u32, Member<I>>,
+    members: Members<I>,
     /// Messages for this node.
     local: VecDeque<Message<I>>,
     /// Bytes of all messages that were not sent.
@@ -267,6 +267,8 @@ pub struct Node<I, O> {
     source_scopes: BTreeMap<(u64, u32), (u32, u64)>,
     /// Weights for scopes of other nodes, by scope.
     returns: BTreeMap<SlotRef, Returns>,
+    /// When these are sent at the latest: the scopes to which weight is owed.
+    owed: BTreeSet<(u64, SlotRef)>,
     timers: BTreeSet<(u64, Timer)>,
     /// The nodes that were lost, each once, the last one last, and how many losses there were before.
     lost: VecDeque<(u64, u32)>,
@@ -279,6 +281,7 @@ pub struct Node<I, O> {
     /// When the driver last told the time.
     now: u64,
     traffic: NodeTraffic,
+    spare: Spare<I>,
 }
 
 impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
@@ -288,7 +291,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
         Self {
             nonces: Nonces::new(config.seed),
             config,
-            members: BTreeMap::new(),
+            members: Members::new(),
             local: VecDeque::new(),
             bytes: 0,
             slots: Table::new(),
@@ -301,6 +304,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
             scopes: Table::new(),
             source_scopes: BTreeMap::new(),
             returns: BTreeMap::new(),
+            owed: BTreeSet::new(),
             timers: BTreeSet::new(),
             lost: VecDeque::new(),
             lost_count: 0,
@@ -309,6 +313,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
             owed_at_last_sweep: 0,
             now: 0,
             traffic: NodeTraffic::default(),
+            spare: Spare::new(),
         }
     }
 
@@ -344,15 +349,15 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
     /// What the node holds.
     #[must_use]
     pub fn footprint(&self) -> NodeFootprint {
-        let members = self.members.values();
+        let members = || self.members.iter().map(|(_, member)| member);
         NodeFootprint {
             outbox_bytes: self.bytes,
             slots: self.slots.len(),
             scopes: self.scopes.len(),
             waiting: self.waiting.len(),
-            unconsumed: members.clone().map(Member::unconsumed).sum(),
-            replies: members.map(Member::replies).sum(),
-            returns: self.returns.values().filter(|returns| returns.is_owed()).count(),
+            unconsumed: members().map(Member::unconsumed).sum(),
+            replies: members().map(Member::replies).sum(),
+            returns: self.owed.len(),
         }
     }
 
@@ -413,7 +418,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let timer = self.timers.first().map(|&(at, _)| at);
-        let returns = self.returns.values().filter_map(Returns::due_at).min();
+        let returns = self.owed.first().map(|&(at, _)| at);
         timer.into_iter().chain(returns).min()
     }
 
@@ -437,7 +442,7 @@ impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
     /// Whether [`idle`](Self::idle) may have something to do.
     #[must_use]
     pub fn has_gathered(&self) -> bool {
-        self.returns.values().any(Returns::is_owed)
+        !self.owed.is_empty()
     }
 
     /// A poll found nothing: what was gathered is sent, unless more is expected soon.

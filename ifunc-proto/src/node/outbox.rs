@@ -35,6 +35,59 @@ impl<I> Message<I> {
     }
 }
 
+/// What an invocation sends, and to which nodes.
+pub(super) type Outgoing<I> = Vec<(u32, Message<I>)>;
+
+/// Memory of messages that were sent, for the next ones.
+#[derive(Debug)]
+pub(super) struct Spare<I> {
+    payloads: Vec<Vec<u8>>,
+    lists: Vec<Outgoing<I>>,
+}
+
+impl<I> Spare<I> {
+    /// Most pieces of memory of a kind that are kept.
+    const KEPT: usize = 64;
+    /// The largest payload whose memory is kept, and the most messages of a list.
+    const LARGEST: usize = 4096;
+    const LONGEST: usize = 64;
+
+    pub(super) fn new() -> Self {
+        Self {
+            payloads: Vec::new(),
+            lists: Vec::new(),
+        }
+    }
+
+    /// A copy of a payload.
+    pub(super) fn copy(&mut self, payload: &[u8]) -> Vec<u8> {
+        let mut copy = self.payloads.pop().unwrap_or_default();
+        copy.extend_from_slice(payload);
+        copy
+    }
+
+    /// The payload was sent.
+    pub(super) fn keep(&mut self, mut payload: Vec<u8>) {
+        if payload.capacity() <= Self::LARGEST && self.payloads.len() < Self::KEPT {
+            payload.clear();
+            self.payloads.push(payload);
+        }
+    }
+
+    /// An empty list.
+    pub(super) fn list(&mut self) -> Outgoing<I> {
+        self.lists.pop().unwrap_or_default()
+    }
+
+    /// The messages of the list were posted.
+    pub(super) fn keep_list(&mut self, list: Outgoing<I>) {
+        debug_assert!(list.is_empty(), "a list of messages that were posted");
+        if (1..=Self::LONGEST).contains(&list.capacity()) && self.lists.len() < Self::KEPT {
+            self.lists.push(list);
+        }
+    }
+}
+
 /// A frame for a node that is no invocation.
 #[derive(Debug)]
 pub(super) enum Control {
@@ -64,13 +117,15 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             }
             return;
         }
-        match self.members.get_mut(&to) {
+        match self.members.get_mut(to) {
             Some(member) if !member.is_lost() => {
                 member.queue.push_back(message);
-                self.ask_for_link(to);
+                if member.needs_link() {
+                    self.events.push_back(super::Event::Connect { node: to });
+                }
             }
             _ => {
-                let reason = if self.members.contains_key(&to) {
+                let reason = if self.members.contains(to) {
                     Rejection::NodeLost
                 } else {
                     Rejection::NoNode
@@ -82,7 +137,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// Asks the driver for a link to a node, once.
     pub(super) fn ask_for_link(&mut self, to: u32) {
-        if let Some(member) = self.members.get_mut(&to)
+        if let Some(member) = self.members.get_mut(to)
             && member.needs_link()
         {
             self.events.push_back(super::Event::Connect { node: to });
@@ -91,13 +146,15 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// Adds a frame that is no invocation. For a node that was lost, too: perhaps only the link was cut.
     pub(super) fn post_control(&mut self, to: u32, control: Control) {
-        if let Some(member) = self.members.get_mut(&to) {
+        if let Some(member) = self.members.get_mut(to) {
             if member.control.len() >= self.config.max_unread {
                 member.overflow();
                 return;
             }
             member.control.push_back(control);
-            self.ask_for_link(to);
+            if member.needs_link() {
+                self.events.push_back(super::Event::Connect { node: to });
+            }
         }
     }
 
@@ -133,7 +190,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     pub(super) fn unknown_to_reply(&self, head: &TravelHead) -> Option<u32> {
         let awaiting = [head.reply_to, head.scope].into_iter().filter(SlotRef::is_some);
         let mut nodes = awaiting.map(|slot| slot.node.get());
-        nodes.find(|&node| node != self.me() && !self.members.contains_key(&node))
+        nodes.find(|&node| node != self.me() && !self.members.contains(node))
     }
 
     /// Sends an invocation back to the node that sent it, which knows the nodes in its head: it received it with them, or wrote

@@ -74,16 +74,9 @@ impl Returns {
         self.count > 0
     }
 
-    /// When it is sent at the latest.
-    pub(super) fn due_at(&self) -> Option<u64> {
-        self.is_owed()
-            .then(|| self.since.saturating_add(DELAY << self.debt.min(MAX_DOUBLINGS)))
-    }
-
-    fn is_due(&self, now: u64, is_idle: bool) -> bool {
-        self.count >= MANY
-            || is_idle && self.is_owed() && self.work >= WORK
-            || self.due_at().is_some_and(|at| at <= now)
+    /// When what is owed is sent at the latest. It stays while it is owed.
+    fn due_at(&self) -> u64 {
+        self.since.saturating_add(DELAY << self.debt.min(MAX_DOUBLINGS))
     }
 
     /// Takes what is returned.
@@ -185,7 +178,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return;
         }
         self.make_room_for_returns();
-        let Some(member) = self.members.get_mut(&scope.node.get()) else {
+        let Some(member) = self.members.get_mut(scope.node.get()) else {
             return;
         };
         if member.owed >= self.config.max_unread && !self.returns.get(&scope).is_some_and(Returns::is_owed) {
@@ -196,6 +189,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         if !returns.is_owed() {
             returns.since = now;
             member.owed += 1;
+            self.owed.insert((returns.due_at(), scope));
         }
         returns.weight = returns.weight.saturating_add(weight);
         returns.report.add(report);
@@ -356,16 +350,35 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// Marks the nodes to which weights are sent now.
     pub(super) fn send_returns(&mut self, now: u64, is_idle: bool) {
-        let due = self.returns.iter();
-        let due: Vec<u32> = due
-            .filter(|(_, returns)| returns.is_due(now, is_idle))
-            .map(|(scope, _)| scope.node.get())
+        debug_assert!(
+            self.owes_what_is_gathered(),
+            "`owed` names the scopes to which weight is owed"
+        );
+        // Many returns to a scope are sent without being due.
+        let is_paid = |scope| {
+            let returns = self.returns.get(scope);
+            is_idle && returns.is_some_and(|returns| returns.work >= WORK)
+        };
+        let gathered = self.owed.iter();
+        let due: Vec<u32> = gathered
+            .take_while(|(at, _)| is_idle || *at <= now)
+            .filter(|(at, scope)| *at <= now || is_paid(scope))
+            .map(|(_, scope)| scope.node.get())
             .collect();
         due.into_iter().for_each(|node| self.returns_are_due(node));
     }
 
+    /// Whether [`owed`](Node::owed) agrees with the returns.
+    pub(super) fn owes_what_is_gathered(&self) -> bool {
+        let gathered = self.returns.iter().filter(|(_, returns)| returns.is_owed());
+        let owed: std::collections::BTreeSet<_> = gathered
+            .map(|(scope, returns)| (returns.due_at(), *scope))
+            .collect();
+        owed == self.owed
+    }
+
     fn returns_are_due(&mut self, node: u32) {
-        if let Some(member) = self.members.get_mut(&node) {
+        if let Some(member) = self.members.get_mut(node) {
             member.are_returns_due = true;
             self.ask_for_link(node);
         }
@@ -402,8 +415,9 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         self.traffic.weights += 1;
         for scope in scopes {
             if let Some(returns) = self.returns.get_mut(scope) {
+                self.owed.remove(&(returns.due_at(), *scope));
                 returns.take();
-                if let Some(member) = self.members.get_mut(&scope.node.get()) {
+                if let Some(member) = self.members.get_mut(scope.node.get()) {
                     member.owed -= 1;
                 }
             }

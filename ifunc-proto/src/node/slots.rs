@@ -343,7 +343,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return;
         }
         let header = Header::new(Kind::Window, 0, holder.nonce.get());
-        if self.members.contains_key(&holder.node.get()) {
+        if self.members.contains(holder.node.get()) {
             self.post_control(holder.node.get(), Control::Window(header, head));
         } else {
             self.window_granted(waiter, holder.nonce.get(), 0);

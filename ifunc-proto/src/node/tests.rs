@@ -152,7 +152,7 @@ fn a_lost_node_fails_what_was_not_sent_and_dates_the_rest() {
         node.end(visit, Ok(None), 0);
     }
     // The first was sent and consumed.
-    let consumed = node.members.get_mut(&1).unwrap().queue.pop_front().unwrap();
+    let consumed = node.members.get_mut(1).unwrap().queue.pop_front().unwrap();
     node.bytes -= consumed.size();
     node.lose(1, 1000, |_| false);
     assert!(
@@ -188,10 +188,10 @@ fn what_a_lost_node_may_have_begun_has_failed() {
     node.forward(&mut visit, 1, Code, b"on").unwrap();
     node.end(visit, Ok(None), 0);
     let (index, nonce, _) = node.slots.iter_mut().next().unwrap();
-    let message = node.members.get_mut(&1).unwrap().queue.pop_front().unwrap();
+    let message = node.members.get_mut(1).unwrap().queue.pop_front().unwrap();
     node.bytes -= message.size();
     node.members
-        .get_mut(&1)
+        .get_mut(1)
         .unwrap()
         .sent
         .push_back(super::outbox::Sent {
@@ -321,7 +321,7 @@ fn an_invocation_whose_caller_is_unknown_comes_back_to_the_node_that_sent_it() {
             node.arrive(Arrival::Node(1), &head, 0),
             Err(Ended::Elsewhere)
         ));
-        let control = node.members.get_mut(&1).unwrap().control.pop_front().unwrap();
+        let control = node.members.get_mut(1).unwrap().control.pop_front().unwrap();
         let (header, body, _) = control.frame();
         assert_eq!(
             (header.kind, header.handle, body),
@@ -338,7 +338,7 @@ fn an_invocation_whose_caller_is_unknown_comes_back_to_the_node_that_sent_it() {
     let mut visit = arrive(&mut node, 9, &head);
     node.forward(&mut visit, 1, Code, b"on").unwrap();
     node.end(visit, Ok(None), 0);
-    let sent = node.members.get_mut(&1).unwrap().queue.pop_front().unwrap();
+    let sent = node.members.get_mut(1).unwrap().queue.pop_front().unwrap();
     node.bytes -= sent.size();
     let header = Header::new(Kind::Bounce, 0, 0);
     node.receive(1, header, sent.head.as_bytes(), 0).unwrap();

@@ -5,7 +5,7 @@ use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_abi::travel::{NOT_STREAMED, ScopeReport, SlotRef, TravelError, TravelHead};
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::outbox::{Message, size_of};
+use super::outbox::{Message, Outgoing, size_of};
 use super::slots::Slot;
 use super::{Event, Node, NodeConfig};
 use crate::caller::Image;
@@ -56,7 +56,7 @@ pub struct Visit<I, O> {
     stream_next: u32,
     stream_window: u32,
     /// What it sent and forwarded, and for which node.
-    sent: Vec<(u32, Message<I>)>,
+    sent: Outgoing<I>,
     /// Which of these was forwarded.
     forwarded: Option<usize>,
     partials: Vec<Vec<u8>>,
@@ -257,8 +257,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         payload: &[u8],
     ) -> Result<(), TravelError> {
         self.may_post(visit, to, payload.len())?;
-        let message = self.message(visit, image, payload);
-        visit.sent.push((to, message));
+        self.add_message(visit, to, image, payload);
         Ok(())
     }
 
@@ -280,9 +279,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             return Err(TravelError::Busy);
         }
         self.may_post(visit, to, payload.len())?;
-        let message = self.message(visit, image, payload);
         visit.forwarded = Some(visit.sent.len());
-        visit.sent.push((to, message));
+        self.add_message(visit, to, image, payload);
         Ok(())
     }
 
@@ -308,7 +306,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     /// Whether a message may be added, and counts it in the outbox.
     fn may_post(&mut self, visit: &Visit<I, O>, to: u32, payload: usize) -> Result<(), TravelError> {
         let number = self.config.number.ok_or(TravelError::NoGroup)?;
-        if to != number && self.members.get(&to).is_none_or(|member| member.is_lost()) {
+        if to != number && self.members.get(to).is_none_or(|member| member.is_lost()) {
             return Err(TravelError::NoNode);
         }
         if visit.hops >= visit.hop_limit {
@@ -329,7 +327,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         Ok(())
     }
 
-    fn message(&self, visit: &Visit<I, O>, image: I, payload: &[u8]) -> Message<I> {
+    /// Adds a message to what the visit sends when it ends.
+    fn add_message(&mut self, visit: &mut Visit<I, O>, to: u32, image: I, payload: &[u8]) {
         let head = TravelHead {
             reply_to: SlotRef::NONE,
             scope: SlotRef::NONE,
@@ -341,12 +340,16 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             stream_next: U32::new(NOT_STREAMED),
             stream_window: U32::ZERO,
         };
-        Message {
+        if visit.sent.capacity() == 0 {
+            visit.sent = self.spare.list();
+        }
+        let message = Message {
             image,
             head,
             deadline: visit.deadline,
-            payload: payload.to_vec(),
-        }
+            payload: self.spare.copy(payload),
+        };
+        visit.sent.push((to, message));
     }
 
     /// The invocation ended. What it sent leaves, and its outcome: an answer, `None` without one, or a failure.
@@ -479,9 +482,10 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         }
         debug_assert!(!has_failed || !has_forwarded, "a failure is not forwarded");
         self.divide(scope, weight, &mut sent, &report, now);
-        for (to, message) in sent {
+        for (to, message) in sent.drain(..) {
             self.post(to, message, now);
         }
+        self.spare.keep_list(sent);
         ended
     }
 
