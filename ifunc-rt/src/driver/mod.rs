@@ -18,7 +18,7 @@
 
 pub(crate) mod background;
 pub(crate) mod backoff;
-mod biased;
+pub(crate) mod biased;
 mod credit;
 pub(crate) mod driven;
 pub(crate) mod future;

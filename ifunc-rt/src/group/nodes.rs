@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ifunc_exec::services::now;
@@ -10,8 +10,10 @@ use ifunc_exec::services::now;
 use super::dial::{Dialed, Dialer, Dialing};
 use super::{Group, GroupError, Place, check};
 use crate::Source;
+use crate::driver::biased::{BiasedGuard, BiasedMutex};
 use crate::rendezvous::Published;
 use crate::source::connection::Service;
+use crate::source::shared::SharedConnection;
 use crate::travel::Travels;
 
 /// The nodes of the group that a target has joined: see [`Target::join`](crate::Target::join). Clones are the same.
@@ -20,7 +22,8 @@ pub struct Nodes(Arc<Shared>);
 
 struct Shared {
     number: u32,
-    state: Mutex<State>,
+    /// Used for each message to a node, by the thread that serves.
+    state: BiasedMutex<State>,
     dialer: Dialer,
     travels: Arc<Travels>,
 }
@@ -68,7 +71,7 @@ impl Nodes {
         travels.with(|node| group.members.keys().for_each(|&member| node.add(member)));
         Self(Arc::new(Shared {
             number: group.number,
-            state: Mutex::new(State {
+            state: BiasedMutex::new(State {
                 members: group.members.clone(),
                 ..State::default()
             }),
@@ -127,6 +130,13 @@ impl Nodes {
         Some(source.clone())
     }
 
+    /// The connection whose link is used to a node.
+    pub(crate) fn connection_to(&self, node: u32) -> Option<Arc<SharedConnection>> {
+        let state = self.state();
+        let (_, source) = state.links.get(&node)?.first()?;
+        Some(Arc::clone(source.shared()))
+    }
+
     /// Connects to a node on another thread, unless that is under way, or the address is unknown. Returns whether it is
     /// under way now.
     pub(crate) fn dial(&self, node: u32, service: Service, until: Instant) -> bool {
@@ -174,7 +184,8 @@ impl Nodes {
 
     /// Why a connection could not be made to one of the nodes to which there is none.
     pub(crate) fn take_failure(&self) -> Option<GroupError> {
-        let state = &mut *self.state();
+        let mut state = self.state();
+        let state = &mut *state;
         let node = *state
             .failures
             .keys()
@@ -235,8 +246,8 @@ impl Nodes {
         members.filter(|node| !state.links.contains_key(node)).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> BiasedGuard<'_, State> {
+        self.0.state.lock()
     }
 }
 

@@ -205,10 +205,10 @@ impl Library {
     }
 
     /// Whether it is this entry of an installed image.
-    pub(crate) fn is_entry(&self, id: &ImageId, index: usize) -> bool {
-        let entry = self.installed.as_ref().filter(|_| self.id == *id);
-        entry.is_some_and(|entry| {
-            let of_image = entry.image().entries.get(index);
+    pub(crate) fn is_entry(&self, image: &Arc<InstalledImage>, index: usize) -> bool {
+        self.installed.as_ref().is_some_and(|entry| {
+            let is_of_image = Arc::ptr_eq(entry.image(), image) || self.id == image.id;
+            let of_image = image.entries.get(index).filter(|_| is_of_image);
             of_image.is_some_and(|of_image| of_image.main == entry.main_offset())
         })
     }

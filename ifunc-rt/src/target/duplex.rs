@@ -217,7 +217,7 @@ impl Duplex {
             processed += polled;
             // Before the link is asked for more, which may take system calls.
             host.send_to_nodes();
-            if host.travels.has_mail() {
+            if host.travels.has_mail() || self.shared.lock().connection.is_drained() {
                 break;
             }
         }
@@ -267,10 +267,10 @@ impl Duplex {
                 return self.reconnects().then_some(0);
             }
         };
-        if processed > 0
-            && is_unlisted
-            && let Some(nodes) = host.nodes()
-        {
+        if processed == 0 {
+            return Some(0);
+        }
+        if is_unlisted && let Some(nodes) = host.nodes() {
             Self::list_accepted(&mut self.node, &self.doorbell, self.info, nodes);
         }
         if let Some((reply_to, outcome)) = served.run_taken(&mut self.answer) {

@@ -366,8 +366,9 @@ impl Links {
         }
         if handled > 0 {
             self.deliver(host);
-            let first = self.active.pop_front();
-            self.active.extend(first);
+            if let Some(first) = self.active.pop_front() {
+                self.active.push_back(first);
+            }
         }
         handled
     }

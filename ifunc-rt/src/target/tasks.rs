@@ -3,6 +3,7 @@
 //!
 //! It takes its turn as a connection does, on whichever thread serves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifunc_abi::ImageId;
@@ -85,7 +86,7 @@ impl Tasks {
         host: &Host,
         session: &mut Session<'_>,
         argument: &Argument,
-        local: Local<std::sync::Arc<Library>, Origin>,
+        local: Local<Arc<Library>, Origin>,
     ) {
         let Local {
             image: library,
@@ -118,7 +119,7 @@ impl Tasks {
             argument,
         };
         // It has no source here: its outcome goes where its call awaits it.
-        let _ = served.run_visit(&counted, Box::new(visit), invocation, answer);
+        let _ = served.run_visit(&counted, visit, invocation, answer);
         self.payload.shrink(64 << 10);
     }
 
@@ -154,14 +155,13 @@ impl Host {
     pub(super) fn send_to_nodes(&self) {
         let Some(nodes) = self.nodes() else { return };
         let travels = &self.travels;
-        if !travels.is_ready() {
-            return;
-        }
         let mut from = 0;
-        while let Some(peer) = travels.ready_peer(from) {
+        while travels.is_ready()
+            && let Some(peer) = travels.ready_peer(from)
+        {
             from = peer.saturating_add(1);
-            if let Some(source) = nodes.source(peer) {
-                let mut state = source.shared().lock();
+            if let Some(connection) = nodes.connection_to(peer) {
+                let mut state = connection.lock();
                 state.connection.send_to_node();
                 state.polled();
             }

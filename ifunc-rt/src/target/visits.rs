@@ -69,7 +69,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     pub(super) fn run_visit<B: Body>(
         &mut self,
         counted: &Counted,
-        visit: Box<Visit>,
+        visit: Visit,
         invocation: Invocation<'_, B>,
         mut answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
@@ -92,7 +92,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 None => Err(failed),
             },
         };
-        let ended = travels.with(|node| node.end(*visit, outcome, now()));
+        let ended = travels.with(|node| node.end(visit, outcome, now()));
         match (ended_here(ended, answered), long) {
             (Ok(Some(_)), Some(answer)) => Err(Box::new(Failed::answered(answer))),
             (ended, _) => ended,

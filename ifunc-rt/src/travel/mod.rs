@@ -15,19 +15,20 @@ pub(crate) mod services;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::GroupStats;
-use ifunc_abi::travel::{LostNode, ScopeReport, TravelHead};
-use ifunc_exec::InstalledEntry;
+use ifunc_abi::travel::{LostNode, NO_NODE, ScopeReport, TravelHead};
 use ifunc_exec::services::now;
+use ifunc_exec::{InstalledEntry, InstalledImage};
 use ifunc_proto::host::{Failed, ReplyTo};
 use ifunc_proto::node::{Arrival, Ended, Event, Node, NodeConfig};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::driver::biased::BiasedMutex;
 use crate::observe::limited;
 use crate::os::EventFd;
 use crate::source::library::Library;
@@ -77,9 +78,11 @@ pub(crate) enum Mail {
 /// A target's part of a group. A target that has not joined one has it, too: nothing travels on from there.
 #[derive(Debug)]
 pub(crate) struct Travels {
-    node: Mutex<Local>,
+    node: BiasedMutex<Local>,
     /// The node has something to send, to run or to dial. What waits for a closed window does not count.
     is_ready: AtomicBool,
+    /// The first node to which something can be sent, or [`NO_NODE`].
+    first_ready: AtomicU32,
     /// The node has gathered something that it sends when a poll finds nothing.
     has_gathered: AtomicBool,
     /// When the node has something to do, if nothing happens before: nanoseconds on its clock.
@@ -89,8 +92,6 @@ pub(crate) struct Travels {
     /// What waits for connections, by their numbers, and for how many connections.
     mail: Mutex<BTreeMap<u64, Vec<Mail>>>,
     has_mail: AtomicUsize,
-    /// Images that were sent on, the last one last.
-    images: Mutex<Vec<Arc<Library>>>,
     /// A connection holds back invocations that may travel.
     is_holding: AtomicBool,
     is_used: AtomicBool,
@@ -105,6 +106,29 @@ struct Local {
     node: ProtocolNode,
     /// Nodes to which it asked for a link.
     wanted: Vec<u32>,
+    /// Images that were sent on, the last one last.
+    images: Vec<Arc<Library>>,
+}
+
+impl Local {
+    /// What was sent for an entry of an image before, if that is kept.
+    fn library(&mut self, image: &Arc<InstalledImage>, entry: usize) -> Option<Arc<Library>> {
+        let is_current =
+            |library: &Arc<Library>| library.is_entry(image, entry) && library.has_signature_of(image);
+        let at = self.images.iter().rposition(is_current)?;
+        let last = self.images.len() - 1;
+        if at < last {
+            self.images[at..].rotate_left(1);
+        }
+        Some(Arc::clone(&self.images[last]))
+    }
+
+    fn keep_library(&mut self, library: &Arc<Library>) {
+        if self.images.len() == KEPT_IMAGES {
+            self.images.remove(0);
+        }
+        self.images.push(Arc::clone(library));
+    }
 }
 
 impl Travels {
@@ -120,17 +144,18 @@ impl Travels {
             ..NodeConfig::default()
         };
         Arc::new(Self {
-            node: Mutex::new(Local {
+            node: BiasedMutex::new(Local {
                 node: Node::new(config),
                 wanted: Vec::new(),
+                images: Vec::new(),
             }),
             is_ready: AtomicBool::new(false),
+            first_ready: AtomicU32::new(NO_NODE),
             has_gathered: AtomicBool::new(false),
             due: AtomicU64::new(u64::MAX),
             is_asleep: AtomicBool::new(false),
             mail: Mutex::default(),
             has_mail: AtomicUsize::new(0),
-            images: Mutex::default(),
             is_holding: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             doorbell,
@@ -140,21 +165,17 @@ impl Travels {
 
     /// Uses the node, and keeps what it wants done.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut ProtocolNode) -> R) -> R {
-        let mut local = lock(&self.node);
+        let mut local = self.node.lock();
         let result = call(&mut local.node);
         self.settle(&mut local);
         result
     }
 
     /// An invocation arrived: [`Node::arrive`]. If it came from a node and is to run, the node wants nothing done yet.
-    pub(crate) fn arrive(
-        &self,
-        from: Arrival<Origin>,
-        head: &TravelHead,
-    ) -> Result<Box<Visit>, Ended<Origin>> {
+    pub(crate) fn arrive(&self, from: Arrival<Origin>, head: &TravelHead) -> Result<Visit, Ended<Origin>> {
         let is_from_node = matches!(from, Arrival::Node(_));
-        let mut local = lock(&self.node);
-        let arrived = local.node.arrive(from, head, now()).map(Box::new);
+        let mut local = self.node.lock();
+        let arrived = local.node.arrive(from, head, now());
         if arrived.is_err() || !is_from_node {
             self.settle(&mut local);
         }
@@ -162,12 +183,15 @@ impl Travels {
     }
 
     /// Keeps what the node wants done.
-    fn settle(&self, Local { node, wanted }: &mut Local) {
+    fn settle(&self, Local { node, wanted, .. }: &mut Local) {
         self.is_used.store(true, Ordering::Release);
         while let Some(event) = node.next_event() {
             self.keep(event, node.number(), wanted);
         }
-        let is_ready = !wanted.is_empty() || node.has_local() || node.ready_peers().next().is_some();
+        let first_ready = node.ready_peers().next();
+        let is_ready = first_ready.is_some() || !wanted.is_empty() || node.has_local();
+        self.first_ready
+            .store(first_ready.unwrap_or(NO_NODE), Ordering::Release);
         self.is_ready.store(is_ready, Ordering::Release);
         self.has_gathered.store(node.has_gathered(), Ordering::Release);
         let due = node.next_deadline().unwrap_or(u64::MAX);
@@ -335,7 +359,7 @@ impl Travels {
 
     /// Nodes to which the node asked for a link.
     pub(crate) fn take_wanted(&self) -> Vec<u32> {
-        let wanted = std::mem::take(&mut lock(&self.node).wanted);
+        let wanted = std::mem::take(&mut self.node.lock().wanted);
         if !wanted.is_empty() {
             self.with(|_| ());
         }
@@ -344,12 +368,16 @@ impl Travels {
 
     /// The next node from this number on to which something can be sent.
     pub(crate) fn ready_peer(&self, from: u32) -> Option<u32> {
-        lock(&self.node).node.ready_peers().find(|&peer| peer >= from)
+        let first = self.first_ready.load(Ordering::Acquire);
+        if first == NO_NODE || first >= from {
+            return Some(first).filter(|&first| first != NO_NODE);
+        }
+        self.node.lock().node.ready_peers().find(|&peer| peer >= from)
     }
 
     /// Adds to the visit that runs. What it sends leaves when it ends, so the node wants nothing done yet.
     fn add<R>(&self, call: impl FnOnce(&mut ProtocolNode) -> R) -> R {
-        call(&mut lock(&self.node).node)
+        call(&mut self.node.lock().node)
     }
 
     /// Wakes the threads that serve.
@@ -359,7 +387,7 @@ impl Travels {
 
     /// Whether sources may add invocations that travel.
     pub(crate) fn admits(&self) -> bool {
-        lock(&self.node).node.admits()
+        self.node.lock().node.admits()
     }
 
     /// Length of the longest answer.
@@ -369,7 +397,7 @@ impl Travels {
 
     /// What it does as a node of a group; `None`: it has joined none.
     pub(crate) fn stats(&self) -> Option<GroupStats> {
-        let Local { node, .. } = &*lock(&self.node);
+        let Local { node, .. } = &*self.node.lock();
         let (held, sent) = (node.footprint(), node.traffic());
         Some(GroupStats {
             node: node.number()?,
@@ -384,23 +412,26 @@ impl Travels {
         })
     }
 
-    /// What is sent to another node for an entry of an image that runs here: the image as it arrived.
-    fn library(&self, from: &InstalledEntry, entry: usize) -> std::io::Result<Arc<Library>> {
+    /// As [`add`](Self::add), with what is sent to another node for an entry of an image that runs here: the image as it arrived.
+    fn add_image<R>(
+        &self,
+        from: &InstalledEntry,
+        entry: usize,
+        call: impl FnOnce(&mut ProtocolNode, Arc<Library>) -> R,
+    ) -> std::io::Result<R> {
         let image = from.image();
-        let mut kept = lock(&self.images);
-        let is_current =
-            |library: &Arc<Library>| library.is_entry(&image.id, entry) && library.has_signature_of(image);
-        if let Some(at) = kept.iter().position(is_current) {
-            let library = kept.remove(at);
-            kept.push(Arc::clone(&library));
-            return Ok(library);
-        }
-        let library = Arc::new(Library::of_installed(image, entry)?);
-        if kept.len() == KEPT_IMAGES {
-            kept.remove(0);
-        }
-        kept.push(Arc::clone(&library));
-        Ok(library)
+        let mut local = self.node.lock();
+        let library = match local.library(image, entry) {
+            Some(library) => library,
+            None => {
+                drop(local);
+                let library = Arc::new(Library::of_installed(image, entry)?);
+                local = self.node.lock();
+                local.keep_library(&library);
+                library
+            }
+        };
+        Ok(call(&mut local.node, library))
     }
 }
 

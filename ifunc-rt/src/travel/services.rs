@@ -1,6 +1,6 @@
 //! What running code may use of its node: the services that the executor's imports call.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use ifunc_abi::context::Travel;
@@ -13,9 +13,9 @@ use super::{ProtocolNode, Travels, Visit};
 
 thread_local! {
     /// The invocation that runs on this thread and may travel; the innermost, where host functions serve.
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
-    /// Memory for the next invocation that sends.
-    static SPARE: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::default());
+    static CURRENT: RefCell<Option<Box<Current>>> = const { RefCell::new(None) };
+    /// Memory for the next one.
+    static SPARE: Cell<Option<Box<Current>>> = const { Cell::new(None) };
 }
 
 /// Memory for payloads that stays allocated.
@@ -24,7 +24,14 @@ const KEPT: usize = 64 << 10;
 struct Current {
     /// Of whose node it is an invocation.
     owner: *const Travels,
-    visit: Box<Visit>,
+    /// `None`: it has ended.
+    visit: Option<Visit>,
+    memory: Memory,
+}
+
+/// What an invocation uses while it runs.
+#[derive(Default)]
+struct Memory {
     /// What the invocation writes to send.
     outgoing: AlignedBuffer,
     /// What the invocation was shown, at an address that stays.
@@ -37,7 +44,7 @@ struct Shown {
 }
 
 /// The invocation around the one that runs. It is restored if a hook of the host panics, too.
-struct Outer(Option<Current>);
+struct Outer(Option<Box<Current>>);
 
 impl Drop for Outer {
     fn drop(&mut self) {
@@ -46,38 +53,43 @@ impl Drop for Outer {
 }
 
 /// Runs an invocation, which may use the node meanwhile.
-pub(crate) fn during<R>(
-    travels: &Arc<Travels>,
-    visit: Box<Visit>,
-    run: impl FnOnce() -> R,
-) -> (Box<Visit>, R) {
-    let current = Current {
-        owner: Arc::as_ptr(travels),
-        visit,
-        outgoing: SPARE.take(),
-        shown: None,
-    };
+pub(crate) fn during<R>(travels: &Arc<Travels>, visit: Visit, run: impl FnOnce() -> R) -> (Visit, R) {
+    let mut current = SPARE.take().unwrap_or_else(|| {
+        Box::new(Current {
+            owner: std::ptr::null(),
+            visit: None,
+            memory: Memory::default(),
+        })
+    });
+    current.owner = Arc::as_ptr(travels);
+    current.visit = Some(visit);
     let outer = Outer(CURRENT.replace(Some(current)));
     let result = run();
     let current = CURRENT.take();
     drop(outer);
-    let Some(current) = current else {
+    let ended = current.and_then(|mut current| {
+        let visit = current.visit.take();
+        let Memory { outgoing, shown } = &mut current.memory;
+        *shown = None;
+        if outgoing.len() > KEPT {
+            outgoing.shrink(KEPT);
+        }
+        SPARE.set(Some(current));
+        visit
+    });
+    let Some(visit) = ended else {
         unreachable!("an invocation that runs inside of this one restores it");
     };
-    let Current {
-        visit, mut outgoing, ..
-    } = current;
-    outgoing.shrink(KEPT);
-    SPARE.set(outgoing);
     (visit, result)
 }
 
 impl Travels {
     /// Calls with the invocation of this node that runs on this thread.
-    fn current<R>(&self, call: impl FnOnce(&mut Current) -> R) -> Option<R> {
+    fn current<R>(&self, call: impl FnOnce(&mut Visit, &mut Memory) -> R) -> Option<R> {
         CURRENT.with_borrow_mut(|current| {
-            let current = current.as_mut()?;
-            std::ptr::eq(current.owner, self).then(|| call(current))
+            let Current { owner, visit, memory } = &mut **current.as_mut()?;
+            let visit = visit.as_mut().filter(|_| std::ptr::eq(*owner, self))?;
+            Some(call(visit, memory))
         })
     }
 
@@ -93,14 +105,19 @@ impl Travels {
             &[u8],
         ) -> Result<(), TravelError>,
     ) -> Result<(), TravelError> {
-        let posted = self.current(|current| {
-            let Current { visit, outgoing, .. } = current;
-            let payload = outgoing.as_slice().get(..len).ok_or(TravelError::TooLarge)?;
-            let library = self.library(to.from, to.entry).map_err(|error| {
+        let posted = self.current(|visit, memory| {
+            let payload = memory
+                .outgoing
+                .as_slice()
+                .get(..len)
+                .ok_or(TravelError::TooLarge)?;
+            let posted = self.add_image(to.from, to.entry, |node, library| {
+                post(node, visit, to.node, library, payload)
+            });
+            posted.map_err(|error| {
                 tracing::error!(%error, ifunc = %to.from.name, "an installed image cannot be sent on");
                 TravelError::Busy
-            })?;
-            self.add(|node| post(node, visit, to.node, library, payload))
+            })?
         });
         posted.unwrap_or(Err(TravelError::NoGroup))
     }
@@ -114,9 +131,8 @@ fn answers_agree(from: &InstalledEntry, entry: usize) -> bool {
 
 impl Services for Travels {
     fn travel(&self) -> Option<*const Travel> {
-        self.current(|current| {
-            let visit = &current.visit;
-            let shown = current.shown.get_or_insert_with(|| {
+        self.current(|visit, memory| {
+            let shown = memory.shown.get_or_insert_with(|| {
                 let (node, peers) = self.with(|node| (node.number(), node.peers().collect::<Vec<u32>>()));
                 let travel = Travel {
                     size: size_of::<Travel>() as u32,
@@ -135,11 +151,11 @@ impl Services for Travels {
     }
 
     fn outgoing(&self, size: usize) -> *mut u8 {
-        let memory = self.current(|current| {
-            current.outgoing.try_resize(size)?;
-            Some(current.outgoing.as_mut_slice().as_mut_ptr())
+        let outgoing = self.current(|_, memory| {
+            memory.outgoing.try_resize(size)?;
+            Some(memory.outgoing.as_mut_slice().as_mut_ptr())
         });
-        memory.flatten().unwrap_or(std::ptr::null_mut())
+        outgoing.flatten().unwrap_or(std::ptr::null_mut())
     }
 
     fn send(&self, to: Destination<'_>, len: usize) -> Result<(), TravelError> {
@@ -154,13 +170,13 @@ impl Services for Travels {
     }
 
     fn reply(&self, len: usize) -> Result<(), TravelError> {
-        let replied = self.current(|current| {
-            let answer = current
+        let replied = self.current(|visit, memory| {
+            let answer = memory
                 .outgoing
                 .as_slice()
                 .get(..len)
                 .ok_or(TravelError::TooLarge)?;
-            self.add(|node| node.reply_partially(&mut current.visit, answer))
+            self.add(|node| node.reply_partially(visit, answer))
         });
         replied.unwrap_or(Err(TravelError::NoGroup))
     }
@@ -193,7 +209,7 @@ mod tests {
             };
             travels.arrive(Arrival::Node(1), &head).unwrap()
         };
-        let hops = || travels.current(|current| current.visit.hops());
+        let hops = || travels.current(|visit, _| visit.hops());
         let (outer, ()) = during(&travels, visit(1), || {
             let panicked = catch_unwind(AssertUnwindSafe(|| {
                 during(&travels, visit(2), || {

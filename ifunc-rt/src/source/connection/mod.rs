@@ -474,8 +474,10 @@ impl Connection {
     /// Sends what waits for credit. `false`: some of it still waits.
     fn drive(&mut self) -> bool {
         let is_done = match &mut self.link {
-            Some(link) => with_link!(link, link => self.protocol.drive(link)),
-            None => !self.protocol.caller.has_backlog(),
+            Some(link) if self.protocol.caller.has_backlog() => {
+                with_link!(link, link => self.protocol.drive(link))
+            }
+            _ => !self.protocol.caller.has_backlog(),
         };
         self.report();
         is_done
@@ -534,11 +536,21 @@ impl Connection {
     }
 
     /// Reports to the driver what the protocol did, and drops a link that died.
+    #[inline]
     fn report(&mut self) {
+        self.signals.received = self.protocol.received();
+        let was_quiet = !self.was_sending && self.batch.open.is_none();
+        if !(was_quiet && self.protocol.caller.is_quiet() && self.protocol.is_linked()) {
+            self.report_changes();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn report_changes(&mut self) {
         for waiter in self.protocol.caller.ended() {
             self.signals.completed(waiter);
         }
-        self.signals.received = self.protocol.received();
         let is_sending = self.is_sending();
         if std::mem::replace(&mut self.was_sending, is_sending) && !is_sending {
             self.signals.raise(Signals::UNBLOCKED);

@@ -259,6 +259,13 @@ impl Connection {
         has_arrived
     }
 
+    /// Whether a poll would find nothing now. After this side has sent something, it says so once, as a poll would: what cannot
+    /// have come yet is not asked for.
+    pub(crate) fn is_drained(&mut self) -> bool {
+        let link = self.link.as_mut();
+        !self.protocol.has_work() && link.is_some_and(|link| link.rx().is_empty())
+    }
+
     /// Announces that the thread that serves no longer polls. `by_doorbell`: the link's own doorbell wakes it, not a listener.
     pub(crate) fn park(&mut self, by_doorbell: bool) {
         if let Some(link) = &mut self.link {
