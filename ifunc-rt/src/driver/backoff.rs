@@ -38,9 +38,10 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
+    /// Without a spin, the first poll in vain ends in sleep.
     pub(crate) fn new(pace: u32, spin: Duration) -> Self {
         Self {
-            pace,
+            pace: if spin.is_zero() { 1 } else { pace },
             spin,
             deadline: None,
             polls: 0,
@@ -50,11 +51,11 @@ impl Backoff {
         }
     }
 
-    /// A source's, which gives up at `deadline`. It spins longer than a wake-up takes, so that a short wait never parks.
-    pub(super) fn until(deadline: Instant) -> Self {
+    /// A source's, which gives up at `deadline`.
+    pub(super) fn until(deadline: Instant, spin: Duration) -> Self {
         Self {
             deadline: Some(deadline),
-            ..Self::new(32, Duration::from_micros(60))
+            ..Self::new(32, spin)
         }
     }
 
@@ -110,8 +111,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn without_a_spin_the_first_poll_in_vain_parks() {
+        let mut backoff = Backoff::new(64, Duration::ZERO);
+        for _ in 0..3 {
+            assert_eq!(backoff.next(), Next::Park);
+            backoff.reset();
+        }
+        let mut backoff = Backoff::new(64, Duration::from_secs(600));
+        assert!((0..64).all(|_| backoff.next() == Next::Poll));
+    }
+
+    #[test]
     fn polls_that_find_something_do_not_put_off_the_deadline() {
-        let mut backoff = Backoff::until(Instant::now());
+        let mut backoff = Backoff::until(Instant::now(), Duration::from_secs(1));
         let polls = (0..1000).take_while(|_| {
             backoff.reset();
             backoff.next() == Next::Poll

@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) reconnect: Duration,
     /// A thread polls all the time, not only while futures wait.
     pub(crate) always: bool,
+    /// How long a waiter polls before it parks.
+    pub(crate) spin: Duration,
     /// Why the driver may start no thread; `None`: it may.
     pub(crate) no_thread: Option<&'static str>,
 }

@@ -144,6 +144,7 @@ fn pair() -> (Arc<Link>, Arc<Source>) {
         timeout: Duration::MAX,
         reconnect: Duration::ZERO,
         always: false,
+        spin: Duration::ZERO,
         no_thread: None,
     };
     (link, Arc::new(Source::new(connection, config)))

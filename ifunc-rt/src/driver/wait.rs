@@ -109,7 +109,7 @@ impl<'a, C: Driven> Wait<'a, C> {
         mut state: Locked<'a, C>,
         mut attempt: impl FnMut(&mut C) -> Result<Option<R>, E>,
     ) -> Result<R, Ended<E>> {
-        let mut backoff = Backoff::until(self.deadline);
+        let mut backoff = Backoff::until(self.deadline, self.shared.config.spin);
         let mut window = None;
         let mut received = state.received();
         loop {

@@ -29,12 +29,16 @@ pub(crate) struct TargetDoorbell {
     threads: Mutex<Vec<ThreadId>>,
 }
 
+/// The token of [`TargetDoorbell::local`], which is to be cleared, and of everything else.
+const LOCAL: u64 = 1;
+const OTHER: u64 = 0;
+
 impl TargetDoorbell {
     pub(crate) fn new(listener: BorrowedFd<'_>) -> std::io::Result<Self> {
         let epoll = Epoll::new()?;
         let (stop, local) = (EventFd::new()?, EventFd::new()?);
-        for fd in [listener, stop.as_fd(), local.as_fd()] {
-            epoll.add(fd, 0, EventFlags::IN)?;
+        for (fd, token) in [(listener, OTHER), (stop.as_fd(), OTHER), (local.as_fd(), LOCAL)] {
+            epoll.add(fd, token, EventFlags::IN)?;
         }
         Ok(Self {
             epoll,
@@ -63,7 +67,7 @@ impl TargetDoorbell {
         }
         if let Some(link) = &link {
             let events = EventFlags::IN | EventFlags::RDHUP;
-            if let Err(error) = self.epoll.add(link.doorbell(), 0, events) {
+            if let Err(error) = self.epoll.add(link.doorbell(), OTHER, events) {
                 tracing::error!(%error, "a target cannot watch a link that it made");
             }
             self.poll_within(link.poll_interval());
@@ -120,10 +124,13 @@ impl TargetDoorbell {
         set_asleep(true);
         let interval = self.poll_interval().filter(|&interval| interval < time);
         let time = interval.or((time != Duration::MAX).then_some(time));
-        let slept = self.epoll.wait(time, |_| {});
+        let mut has_rung = false;
+        let slept = self.epoll.wait(time, |token| has_rung |= token == LOCAL);
         set_asleep(false);
         slept?;
-        self.local.clear();
+        if has_rung {
+            self.local.clear();
+        }
         Ok(())
     }
 

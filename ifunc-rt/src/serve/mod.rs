@@ -8,5 +8,5 @@ pub(crate) mod doorbell;
 mod model;
 pub(crate) mod pool;
 
-/// How long a target polls for work before it sleeps: longer than a wake-up takes.
+/// How long a target polls for work before it sleeps, unless its builder says so: longer than a wake-up takes.
 pub(crate) const SPIN: std::time::Duration = std::time::Duration::from_micros(100);

@@ -12,6 +12,7 @@ use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 
 use super::pool::{Pool, Ran, Taken, Work};
+use crate::driver::backoff::Backoff;
 
 /// What sources share with the pool.
 struct Link {
@@ -67,8 +68,8 @@ impl Work for Queue {
         false
     }
 
-    fn pace(&self) -> u32 {
-        1
+    fn backoff(&self) -> Backoff {
+        Backoff::new(1, super::SPIN)
     }
 
     fn doorbell(&self) -> Waker {

@@ -13,7 +13,6 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 use std::time::Duration;
 
-use super::SPIN;
 use crate::driver::backoff::{Backoff, Next, after};
 use crate::driver::leader::Leader;
 use crate::driver::parker::Parker;
@@ -46,8 +45,8 @@ pub(crate) trait Work {
 
     fn is_stopped(&self) -> bool;
 
-    /// Empty polls between two clock reads.
-    fn pace(&self) -> u32;
+    /// How a thread waits that finds nothing.
+    fn backoff(&self) -> Backoff;
 
     /// Wakes the thread that sleeps on the doorbell.
     fn doorbell(&self) -> Waker;
@@ -154,7 +153,7 @@ impl<W: Work> Pool<W> {
         let mut worker = Worker {
             pool: self,
             ticket: state.leader.ticket(),
-            backoff: Backoff::new(state.work.pace(), SPIN),
+            backoff: state.work.backoff(),
             parker: Parker::new(),
         };
         state.leader.spin(worker.ticket);

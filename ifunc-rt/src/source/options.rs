@@ -81,6 +81,9 @@ pub struct SourceOptions {
     pub reconnect: Duration,
     /// Which thread makes progress between calls. Default: none ([`Progress::Caller`]).
     pub progress: Progress,
+    /// How long a thread that waits polls before it sleeps. Default 60 µs: longer than a wake-up takes, so that a short wait never sleeps.
+    /// Zero, where more processes wait than there are processors: a thread that polls keeps the others from theirs.
+    pub spin: Duration,
     /// How long a target that vanished with its host may be silent before the source takes it for dead. Default 5 s.
     /// The source notices at once when the target's process ends. A target that is merely stopped stays connected.
     ///
@@ -120,6 +123,7 @@ impl Default for SourceOptions {
             connect_timeout: Duration::from_secs(5),
             reconnect: Duration::from_secs(5),
             progress: Progress::Caller,
+            spin: Duration::from_micros(60),
             peer_timeout: PEER_TIMEOUT,
             other_users: false,
             max_ring: MAX_RING,
@@ -137,6 +141,7 @@ impl SourceOptions {
         connect_timeout: Duration,
         reconnect: Duration,
         progress: Progress,
+        spin: Duration,
         peer_timeout: Duration,
         other_users: bool,
         max_ring: usize,

@@ -15,6 +15,7 @@ use super::unfinished::Unfinished;
 use super::{Argument, Host};
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, Quotas};
+use crate::serve::SPIN;
 use crate::serve::doorbell::TargetDoorbell;
 use crate::transport::{ConnectConfig, Ends, Key, Link, Peer, Rx, Tx, Waiter};
 
@@ -125,6 +126,7 @@ impl Bench {
                 unfinished,
                 answers,
                 doorbell: std::sync::Arc::new(doorbell),
+                spin: SPIN,
                 on_escape: None,
             },
         }

@@ -60,6 +60,7 @@ pub struct TargetBuilder {
     pub(super) timing: Timing,
     pub(super) share_stats: Option<bool>,
     pub(super) outbox: usize,
+    pub(super) spin: Duration,
     pub(super) on_escape: Option<EscapeHook>,
     pub(super) tls: Option<TlsKeys>,
 }
@@ -156,6 +157,7 @@ impl Default for TargetBuilder {
             tls: None,
             share_stats: None,
             outbox: crate::travel::OUTBOX_BYTES,
+            spin: crate::serve::SPIN,
             on_escape: None,
         }
     }
@@ -443,6 +445,13 @@ impl TargetBuilder {
     /// ifunc on each connection, then one in 64. Those of a batch that run together count as one.
     pub fn time_invocations(mut self, timing: Timing) -> Self {
         self.timing = timing;
+        self
+    }
+
+    /// How long a thread that serves polls in vain before it sleeps. Default 100 µs: longer than a wake-up takes. Zero, where more processes
+    /// serve than there are processors: a thread that polls keeps the others from theirs.
+    pub fn spin(mut self, spin: Duration) -> Self {
+        self.spin = spin;
         self
     }
 

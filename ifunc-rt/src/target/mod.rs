@@ -114,6 +114,8 @@ struct Host {
     travels: Arc<Travels>,
     /// Wakes the threads that serve.
     doorbell: Arc<TargetDoorbell>,
+    /// How long a thread that serves polls in vain before it sleeps.
+    spin: Duration,
     /// See [`TargetBuilder::on_escape`].
     on_escape: Option<EscapeHook>,
 }
@@ -211,6 +213,7 @@ impl Target {
                 answers,
                 travels,
                 doorbell: Arc::new(doorbell),
+                spin: builder.spin,
                 on_escape: builder.on_escape,
             },
             entry,

@@ -21,7 +21,6 @@ use super::{Host, Target, TargetError};
 use crate::driver::backoff::{Backoff, Next};
 use crate::group::Nodes;
 use crate::policy::SourceInfo;
-use crate::serve::SPIN;
 use crate::source::connection as source;
 use crate::transport::{Key, Link, Listener};
 use crate::{Source, SourceError};
@@ -90,7 +89,7 @@ impl Target {
         mut poll: impl FnMut(&mut Self) -> Polled,
     ) -> Result<(), TargetError> {
         self.move_in()?;
-        let mut backoff = Backoff::new(self.links.listener.pace(), SPIN);
+        let mut backoff = self.links.backoff(&self.host);
         while !self.host.doorbell.is_stopped() {
             match poll(self) {
                 Polled::Nothing => {}
@@ -246,6 +245,11 @@ impl Links {
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         let all = self.active.iter_mut().chain(self.parked.values_mut());
         all.map(|connection| &mut **connection)
+    }
+
+    /// How a thread waits that finds nothing.
+    pub(super) fn backoff(&self, host: &Host) -> Backoff {
+        Backoff::new(self.listener.pace(), host.spin)
     }
 
     /// Adds a connection over a link that the target made. It `reconnects`, or ends with the link.

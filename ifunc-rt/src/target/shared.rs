@@ -12,6 +12,7 @@ use ifunc_exec::ExecThread;
 use super::argument::Argument;
 use super::poll::Connection;
 use super::{Host, Links, Serving, Target, TargetError};
+use crate::driver::backoff::Backoff;
 use crate::serve::doorbell::StopHandle;
 use crate::serve::pool::{Pool, Ran, Taken, Work};
 
@@ -76,8 +77,8 @@ impl Work for Connections<'_> {
         self.host.doorbell.is_stopped()
     }
 
-    fn pace(&self) -> u32 {
-        self.links.listener.pace()
+    fn backoff(&self) -> Backoff {
+        self.links.backoff(self.host)
     }
 
     fn doorbell(&self) -> Waker {

@@ -198,6 +198,7 @@ impl Connection {
             timeout: self.options.timeout,
             reconnect: self.options.reconnect,
             always: self.options.progress == Progress::Thread,
+            spin: self.options.spin,
             no_thread: (!any_thread).then_some(
                 "the source is of a UCX worker that one thread alone may use; help: receive for its futures by `Source::driver` on that thread",
             ),
