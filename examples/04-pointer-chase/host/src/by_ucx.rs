@@ -13,7 +13,7 @@ use crate::description::Description;
 use crate::measure::{Chaser, Ended};
 use crate::peer::{ANSWER, CHASE, Walk};
 use crate::permutation::Cut;
-use crate::waiting::Waiting;
+use crate::waiting::{Spin, Waiting};
 
 /// The source's worker, connected to all servers.
 pub struct Client {
@@ -56,7 +56,7 @@ impl Client {
     ///
     /// # Errors
     /// There is no UCX, or it refuses a worker.
-    pub fn new(cut: Cut, depth: u64) -> Result<(Self, Description), Failure> {
+    pub fn new(cut: Cut, depth: u64, spin: Spin) -> Result<(Self, Description), Failure> {
         let ucx = Library::load()?;
         // Endpoints have no peer error mode, which would make UCX slower.
         let context = ucx.context(&ucx.config()?, Features::AM | Features::RMA | Features::WAKEUP)?;
@@ -68,7 +68,7 @@ impl Client {
         };
         let client = Self {
             worker,
-            waiting: Waiting::source(),
+            waiting: Waiting::new(spin.source),
             cut,
             depth,
             servers: Vec::new(),

@@ -20,21 +20,23 @@ pub mod waiting;
 
 use std::fs;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use example_04_pointer_chase_ifuncs::{Walk, address, meet};
+use example_04_pointer_chase_ifuncs::{Walk, address, meet, worked};
 use example_servers::{Args, Failure, Moved, Server, addresses, run};
-use ifunc_rt::{Policy, Source, Target};
+use ifunc_rt::{Handle, Policy, Source, SourceOptions, Target};
 
 use by_ifunc::Ifunc;
 use by_ucx::{ActiveMessage, Client, Get};
 use description::{Description, decode_all};
-use measure::{Measured, Plan, ROUNDS, heads, json, measure};
-use part::Part;
+use measure::{Measured, Plan, heads, json, measure};
+use part::{Part, process_time};
 use permutation::{Cut, Permutation};
+use waiting::Spin;
 
 const USAGE: &str = "cargo ifunc run 04-pointer-chase -- [--servers N] [--depth D] [--entries LOG2] [--batch K] [--seconds S] \
-                     [--seed SEED] [--json FILE]";
+                     [--modes get,am,ifunc] [--spin MICROSECONDS] [--seed SEED] [--json FILE]";
 
 /// The command line, the same for servers and source.
 #[derive(Clone, Debug)]
@@ -42,7 +44,30 @@ struct Options {
     plan: Plan,
     /// Chases under way at a time, in the second run of each mode.
     batch: usize,
+    modes: Vec<Mode>,
+    spin: Spin,
     json: Option<PathBuf>,
+}
+
+/// A way of chasing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Get,
+    Am,
+    Ifunc,
+}
+
+impl FromStr for Mode {
+    type Err = Failure;
+
+    fn from_str(name: &str) -> Result<Self, Failure> {
+        match name {
+            "get" => Ok(Self::Get),
+            "am" => Ok(Self::Am),
+            "ifunc" => Ok(Self::Ifunc),
+            _ => Err(format!("`--modes {name}`: the modes are get, am and ifunc").into()),
+        }
+    }
 }
 
 impl Options {
@@ -51,6 +76,9 @@ impl Options {
         let servers = args.number("--servers", 2, 1, 64)? as u32;
         let entries = args.number("--entries", 20, 6, 36)? as u32;
         let seconds = args.option("--seconds")?.unwrap_or(1.0);
+        let modes = args.option::<String>("--modes")?;
+        let modes = modes.as_deref().unwrap_or("get,am,ifunc").split(',');
+        let spin = args.option::<u64>("--spin")?.map(Duration::from_micros);
         let options = Self {
             plan: Plan {
                 permutation: Permutation::new(entries, args.number("--seed", 1, 0, u64::MAX)?),
@@ -60,6 +88,8 @@ impl Options {
                 time: Duration::try_from_secs_f64(seconds)?,
             },
             batch: args.number("--batch", 16, 1, 1024)? as usize,
+            modes: modes.map(str::parse).collect::<Result<_, _>>()?,
+            spin: spin.map(Spin::from).unwrap_or_default(),
             json: args.option("--json")?,
         };
         args.end(USAGE)?;
@@ -72,16 +102,16 @@ impl Options {
 /// # Errors
 /// There is too little memory, or a server cannot listen.
 pub fn target(addr: &str) -> Result<(), Failure> {
-    let Options { plan, .. } = Options::from_env()?;
-    run(addr, plan.servers, |server| serve(server, &plan))
+    let Options { plan, spin, .. } = Options::from_env()?;
+    run(addr, plan.servers, |server| serve(server, &plan, spin))
 }
 
-fn serve(mut server: Server, plan: &Plan) -> Result<(), Failure> {
-    let mut part = Part::new(plan.permutation, plan.cut, server.rank)?;
+fn serve(mut server: Server, plan: &Plan, spin: Spin) -> Result<(), Failure> {
+    let mut part = Part::new(plan.permutation, plan.cut, server.rank, spin)?;
     // SAFETY: arriving code has the authority of this process. Over shared memory only programs of the same user send it, over
     // UCX all that reach the address.
     let builder = Target::builder().policy(unsafe { Policy::trust_every_peer() });
-    let mut target = builder.listen(server.address())?;
+    let mut target = builder.spin(spin.server).listen(server.address())?;
     server.join(&mut target)?;
     target.serve(&mut part)?;
     Ok(())
@@ -95,28 +125,34 @@ pub fn source(addr: &str) -> Result<(), Failure> {
     let Options {
         plan,
         batch,
+        modes,
+        spin,
         json: file,
     } = Options::from_env()?;
     let servers = addresses(addr, plan.servers)?;
     let servers: Vec<Source> = servers
         .iter()
-        .map(|at| Source::connect(at))
+        .map(|at| Source::connect_with(at, SourceOptions::default().spin(spin.source)))
         .collect::<Result<_, _>>()?;
-    let mut client = introduce(&servers, &plan);
+    let mut client = introduce(&servers, &plan, spin);
     let mut chaser = Ifunc::new(&servers, &plan)?;
+    let work = Work::new(&servers)?;
     let at_a_time = if batch > 1 { &[1, batch][..] } else { &[1] };
     let mut results: Vec<Measured> = Vec::new();
-    for _ in 0..ROUNDS {
-        if let Ok(client) = &mut client {
-            for &batch in at_a_time {
-                got(&plan, batch, client)?.add_to(&mut results);
-            }
-            for &batch in at_a_time {
-                sent(&plan, batch, client)?.add_to(&mut results);
-            }
-        }
+    for _ in 0..plan.rounds() {
         for &batch in at_a_time {
-            chased(&plan, batch, &mut chaser)?.add_to(&mut results);
+            // One after the other, so that each is beside those that it is compared with.
+            for mode in &modes {
+                let before = work.done()?;
+                let measured = match (mode, &mut client) {
+                    (Mode::Ifunc, _) => chased(&plan, batch, &mut chaser)?,
+                    (Mode::Get, Ok(client)) => got(&plan, batch, client)?,
+                    (Mode::Am, Ok(client)) => sent(&plan, batch, client)?,
+                    (_, Err(_)) => continue,
+                };
+                let worked = work.done()? - before;
+                measured.with_work(worked).add_to(&mut results);
+            }
         }
     }
 
@@ -177,9 +213,28 @@ fn chased(plan: &Plan, at_a_time: usize, chaser: &mut Ifunc) -> Result<Measured,
     Ok(measured)
 }
 
+/// How much servers and source work.
+struct Work(Vec<Handle<worked>>);
+
+impl Work {
+    fn new(servers: &[Source]) -> Result<Self, Failure> {
+        let servers = servers.iter().map(Source::register::<worked>);
+        Ok(Self(servers.collect::<Result<_, _>>()?))
+    }
+
+    /// The time that they have used of all processors.
+    fn done(&self) -> Result<Duration, Failure> {
+        let mut all = process_time();
+        for server in &self.0 {
+            all += server.call(&())?.wait()?;
+        }
+        Ok(Duration::from_nanos(all))
+    }
+}
+
 /// Introduces the servers and the source to each other, for what goes by UCX alone.
-fn introduce(servers: &[Source], plan: &Plan) -> Result<Client, Failure> {
-    let (mut client, own) = Client::new(plan.cut, plan.depth)?;
+fn introduce(servers: &[Source], plan: &Plan, spin: Spin) -> Result<Client, Failure> {
+    let (mut client, own) = Client::new(plan.cut, plan.depth, spin)?;
     let mut all = Vec::new();
     for server in servers {
         all.extend(server.register::<address>()?.call(&())?.wait_bytes()?);

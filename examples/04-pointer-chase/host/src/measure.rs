@@ -25,8 +25,10 @@ pub trait Chaser {
     fn wait(&mut self) -> Result<Ended, Failure>;
 }
 
-/// Rounds of a measurement: each mode has its turn in each of them, so that what else the machine does meets all modes.
-pub const ROUNDS: u32 = 5;
+/// How long a mode has its turn, in each of the rounds: what else the machine does meets all modes.
+const TURN: Duration = Duration::from_millis(40);
+/// The least rounds.
+const ROUNDS: u32 = 5;
 
 /// What is chased, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,15 @@ pub struct Plan {
     pub depth: u64,
     /// How long each mode is measured.
     pub time: Duration,
+}
+
+impl Plan {
+    /// How often each mode has its turn.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        let turns = self.time.as_nanos() / TURN.as_nanos();
+        u32::try_from(turns).unwrap_or(u32::MAX).max(ROUNDS)
+    }
 }
 
 /// The result of one mode.
@@ -60,6 +71,8 @@ pub struct Measured {
     pub checked: bool,
     /// Messages and bytes of all chases.
     pub moved: Moved,
+    /// The time of processors that servers and source used.
+    pub worked: Duration,
 }
 
 /// Measures one round of a mode with `at_a_time` chases under way.
@@ -87,6 +100,7 @@ pub fn measure(
         starts[slot] = next.next().unwrap_or_default();
         Chaser::begin(chaser, slot, starts[slot]).map(|()| starts[slot])
     };
+    let turn = plan.time / plan.rounds();
     let began = Instant::now();
     let mut under_way = Vec::with_capacity(at_a_time);
     for slot in 0..at_a_time {
@@ -99,7 +113,7 @@ pub fn measure(
             .get_mut(slot)
             .ok_or("a chase that was not begun has ended")?;
         chased.push((*start, end));
-        if began.elapsed() < plan.time / ROUNDS {
+        if began.elapsed() < turn {
             *start = begin(chaser, slot)?;
         } else {
             left -= 1;
@@ -115,6 +129,7 @@ pub fn measure(
         strayed: 0,
         checked: true,
         moved: Moved::default(),
+        worked: Duration::ZERO,
     };
     let server = |at| plan.cut.place(at).0;
     for (start, end) in chased {
@@ -131,6 +146,12 @@ pub fn measure(
 }
 
 impl Measured {
+    /// With the time of processors that it took.
+    #[must_use]
+    pub fn with_work(self, worked: Duration) -> Self {
+        Self { worked, ..self }
+    }
+
     /// Adds a round to the earlier ones of its mode.
     pub fn add_to(self, all: &mut Vec<Self>) {
         let Some(known) = all.iter_mut().find(|known| known.mode == self.mode) else {
@@ -143,6 +164,7 @@ impl Measured {
         known.checked &= self.checked;
         known.moved.messages += self.moved.messages;
         known.moved.bytes += self.moved.bytes;
+        known.worked += self.worked;
     }
 
     /// Chases in a second: the median of the rounds.
@@ -158,13 +180,20 @@ impl Measured {
     pub fn line(&self, depth: u64) -> String {
         let per_chase = |number: u64| number as f64 / self.chases as f64;
         format!(
-            "{:<18} {:>10.0} {:>12.0} {:>14.1} {:>12.0}",
+            "{:<18} {:>10.0} {:>12.0} {:>14.1} {:>12.0} {:>12.1}",
             self.mode,
             self.chases_per_s(),
             self.chases_per_s() * depth as f64,
             per_chase(self.moved.messages),
             per_chase(self.moved.bytes),
+            self.work_per_chase(),
         )
+    }
+
+    /// Microseconds of processors that servers and source use for a chase.
+    #[must_use]
+    pub fn work_per_chase(&self) -> f64 {
+        self.worked.as_secs_f64() * 1e6 / self.chases as f64
     }
 }
 
@@ -172,8 +201,8 @@ impl Measured {
 #[must_use]
 pub fn heads() -> String {
     format!(
-        "{:<18} {:>10} {:>12} {:>14} {:>12}",
-        "mode", "chases/s", "hops/s", "messages/chase", "bytes/chase"
+        "{:<18} {:>10} {:>12} {:>14} {:>12} {:>12}",
+        "mode", "chases/s", "hops/s", "messages/chase", "bytes/chase", "cpu µs/chase"
     )
 }
 
@@ -189,11 +218,15 @@ pub fn json(plan: &Plan, results: &[Measured]) -> String {
         let hops = chases * depth as f64;
         let Moved { messages, bytes } = result.moved;
         let count = result.chases;
+        let cpu = result.work_per_chase();
+        let rounds: Vec<String> = result.rates.iter().map(|rate| format!("{rate:.3}")).collect();
+        let rounds = rounds.join(", ");
         // Writing to a string does not fail.
         let _ = write!(
             text,
             "{comma}\n  {{\"mode\": \"{mode}\", \"servers\": {servers}, \"depth\": {depth}, \"chases_per_s\": {chases:.3}, \
-             \"hops_per_s\": {hops:.3}, \"checked\": {checked}, \"chases\": {count}, \"messages\": {messages}, \"bytes\": {bytes}}}"
+             \"hops_per_s\": {hops:.3}, \"checked\": {checked}, \"chases\": {count}, \"messages\": {messages}, \"bytes\": {bytes}, \
+             \"cpu_us_per_chase\": {cpu:.3}, \"rounds\": [{rounds}]}}"
         );
     }
     text.push_str("\n]\n");

@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ifunc::Opaque;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::peer::Peer;
 use crate::permutation::{Cut, Permutation};
+use crate::waiting::Spin;
 
 /// A part of the table. Ifuncs refer to it by the name `part/1` and cannot access its contents.
 #[derive(Debug, Opaque)]
@@ -31,10 +33,15 @@ impl Part {
     ///
     /// # Errors
     /// UCX refuses the memory or its threads.
-    pub fn new(permutation: Permutation, cut: Cut, rank: u32) -> Result<Self, example_servers::Failure> {
+    pub fn new(
+        permutation: Permutation,
+        cut: Cut,
+        rank: u32,
+        spin: Spin,
+    ) -> Result<Self, example_servers::Failure> {
         let range = cut.range(rank);
         let len = (range.end - range.start) as usize;
-        let peer = Peer::start(cut, rank, len)?;
+        let peer = Peer::start(cut, rank, len, spin)?;
         let entries = match &peer {
             Some(peer) => Entries::Registered(peer.memory()),
             None => Entries::Own((0..len).map(|_| AtomicU64::new(0)).collect()),
@@ -71,6 +78,19 @@ pub fn lookup(part: &Part, at: u64) -> Option<u64> {
 #[ifunc::export]
 pub fn owner(part: &Part, at: u64) -> u32 {
     part.cut.place(at).0
+}
+
+/// Nanoseconds of processors that this server has used, user's and kernel's.
+#[ifunc::export]
+pub fn used(_: &Part) -> u64 {
+    process_time()
+}
+
+/// Nanoseconds of processors that this process has used.
+#[must_use]
+pub fn process_time() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// Writes how UCX reaches this server, and returns the length; 0 without UCX.

@@ -13,7 +13,7 @@ use ucx::{
 
 use crate::description::{Description, decode_all};
 use crate::permutation::Cut;
-use crate::waiting::Waiting;
+use crate::waiting::{Spin, Waiting};
 
 /// The active messages: a chase that goes on, and one that has ended.
 pub const CHASE: u16 = 1;
@@ -72,12 +72,12 @@ impl Peer {
     ///
     /// # Errors
     /// UCX refuses a worker or memory.
-    pub fn start(cut: Cut, rank: u32, len: usize) -> Result<Option<Self>, Failure> {
+    pub fn start(cut: Cut, rank: u32, len: usize, spin: Spin) -> Result<Option<Self>, Failure> {
         let Ok(ucx) = Library::load() else { return Ok(None) };
         let (connect, requests) = channel();
         let (made, result) = channel();
         thread::Builder::new().name("ucx".into()).spawn(move || {
-            let mut serving = match Serving::new(ucx, cut, rank, len) {
+            let mut serving = match Serving::new(ucx, cut, rank, len, spin) {
                 Ok((serving, memory, description)) => {
                     let _ = made.send(Ok((memory, description)));
                     serving
@@ -171,7 +171,13 @@ impl Handler for Chaser {
 }
 
 impl Serving {
-    fn new(ucx: Library, cut: Cut, rank: u32, len: usize) -> Result<(Self, Arc<Memory>, Vec<u8>), Failure> {
+    fn new(
+        ucx: Library,
+        cut: Cut,
+        rank: u32,
+        len: usize,
+        spin: Spin,
+    ) -> Result<(Self, Arc<Memory>, Vec<u8>), Failure> {
         let context = ucx.context(&ucx.config()?, Features::AM | Features::RMA | Features::WAKEUP)?;
         let mut worker = context.worker(Chaser {
             cut,
@@ -190,7 +196,7 @@ impl Serving {
         };
         let serving = Self {
             worker,
-            waiting: Waiting::server(),
+            waiting: Waiting::new(spin.server),
         };
         Ok((serving, memory, description.encode()))
     }

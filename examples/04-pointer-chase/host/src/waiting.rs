@@ -1,11 +1,39 @@
 //! How a worker of UCX waits: it polls for a while, then sleeps until something happens. The ifunc runtime does the same, for
-//! the same time, so that the ways of chasing differ in nothing else.
+//! the same time ([`Spin`]), so that the ways of chasing differ in nothing else.
 
 use std::time::{Duration, Instant};
 
 use example_servers::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use ucx::{Handler, Worker};
+
+/// How long servers and source poll before they sleep, in every mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spin {
+    /// A server.
+    pub server: Duration,
+    /// The source.
+    pub source: Duration,
+}
+
+impl Default for Spin {
+    /// As the runtime waits by default.
+    fn default() -> Self {
+        Self {
+            server: Duration::from_micros(100),
+            source: Duration::from_micros(60),
+        }
+    }
+}
+
+impl From<Duration> for Spin {
+    fn from(spin: Duration) -> Self {
+        Self {
+            server: spin,
+            source: spin,
+        }
+    }
+}
 
 /// Empty polls between two clock reads.
 const PACE: u32 = 32;
@@ -25,19 +53,9 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// As a target waits for sources.
+    /// Polls for so long before it sleeps: [`Spin`].
     #[must_use]
-    pub fn server() -> Self {
-        Self::new(Duration::from_micros(100))
-    }
-
-    /// As a source waits for an answer.
-    #[must_use]
-    pub fn source() -> Self {
-        Self::new(Duration::from_micros(60))
-    }
-
-    fn new(spin: Duration) -> Self {
+    pub fn new(spin: Duration) -> Self {
         Self {
             spin,
             polls: 0,
@@ -59,7 +77,7 @@ impl Waiting {
                 return Ok(true);
             }
             self.polls += 1;
-            if self.polls < PACE {
+            if self.polls < PACE && !self.spin.is_zero() {
                 continue;
             }
             self.polls = 0;

@@ -17,6 +17,8 @@ unsafe extern "C" {
     safe fn lookup(part: &Part, at: u64) -> Option<u64>;
     /// The server that has an entry.
     safe fn owner(part: &Part, at: u64) -> u32;
+    /// Nanoseconds of processors that this server has used.
+    safe fn used(part: &Part) -> u64;
     /// Writes how UCX reaches this server, and returns the length; 0 without UCX.
     safe fn describe(part: &Part, into: &mut [u8]) -> u64;
     /// Connects this server by UCX to those that these bytes describe.
@@ -49,6 +51,12 @@ pub fn follow(mut walk: Walk, part: &Part, ctx: &mut Context) -> Onward<u64> {
         walk.left -= 1;
     }
     Onward::Answer(walk.at)
+}
+
+/// Answers how much this server has worked: nanoseconds of processors.
+#[ifunc(idempotent)]
+pub fn worked(_: (), part: &Part) -> u64 {
+    used(part)
 }
 
 /// Answers how UCX reaches this server.
