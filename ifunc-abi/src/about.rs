@@ -93,12 +93,13 @@ mod tests {
     #[test]
     fn entries_have_lines_of_their_own() {
         let text =
-            b"entry add\npayload u64\nanswer u8\nentry visit\nconvention bound\nimport put fn put(u64)\n";
+            b"entry add\npayload u64\ntarget u16\nanswer u8\nentry visit\nconvention bound\nimport put fn put(u64)\n";
         let about = About::new(text).unwrap();
         let (add, visit) = (about.entry("add"), about.entry("visit"));
         assert_eq!((add.payload(), add.answer()), (Some("u64"), Some("u8")));
-        assert_eq!((add.convention(), add.target()), (None, None));
-        assert_eq!((visit.payload(), visit.convention()), (None, Some("bound")));
+        assert_eq!((add.convention(), add.target()), (None, Some("u16")));
+        assert_eq!((visit.payload(), visit.target()), (None, None));
+        assert_eq!(visit.convention(), Some("bound"));
         assert_eq!(about.entry("ad").payload(), None);
         assert_eq!(about.import("put"), Some("fn put(u64)"));
     }

@@ -475,6 +475,37 @@ mod tests {
         frames
     }
 
+    /// Handles and counts of the runs.
+    fn runs(batch: &mut OpenBatch) -> Vec<(u32, u32)> {
+        batch.seal();
+        batch
+            .runs()
+            .map(|(_, head)| (head.code.get(), head.count.get()))
+            .collect()
+    }
+
+    #[test]
+    fn entries_that_differ_in_their_handle_alone_share_no_head() {
+        let mut batch = empty();
+        for handle in [1, 2, 2, 1] {
+            add(&mut batch, handle, 0, &[7; 8], 8);
+        }
+        assert_eq!(runs(&mut batch), [(1, 1), (2, 2), (1, 1)]);
+        // There is no open run, and nothing is alike the run that is none.
+        add(&mut batch, 0, 0, &[], 1);
+        assert_eq!(runs(&mut batch), [(1, 1), (2, 2), (1, 1), (0, 1)]);
+        assert_eq!(drain(&mut batch, 1 << 16).concat().len(), 5);
+    }
+
+    #[test]
+    fn a_run_has_at_most_as_many_entries_as_a_head_states() {
+        let mut batch = empty();
+        for _ in 0..=MAX_RUN {
+            add(&mut batch, 3, 0, &[], 1);
+        }
+        assert_eq!(runs(&mut batch), [(3, MAX_RUN), (3, 1)]);
+    }
+
     #[test]
     fn alike_entries_share_a_head() {
         let mut batch = empty();

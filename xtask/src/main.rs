@@ -25,6 +25,7 @@ mod lint;
 mod loom;
 mod man;
 mod miri;
+mod mutants;
 mod new_projects;
 mod package;
 mod plan;
@@ -109,6 +110,9 @@ cargo xtask COMMAND
   fuzz --merge | --seeds
             replace the committed inputs by the fewest that reach as much as what was found; write the first inputs
   miri      the tests that Miri can run, under Miri
+  mutants [--only AREA] [--shard K/N]
+            put bugs into ifunc-abi, ifunc-proto, ifunc-exec and the transports, one at a time, and print how many the tests find;
+            AREA: one of ifunc-abi, ifunc-proto, ifunc-exec, transport; K/N: part K, from 0, of N. All of it takes days
   loom      the models of shared memory and locks, in every order of their steps that loom explores
   instructions
             count the instructions of a message of 8 bytes over shm, and compare them with their budget
@@ -142,6 +146,7 @@ fn main() -> ExitCode {
         Some(("bench", options)) => return bench::command(options),
         Some(("predecessors", options)) => return predecessors::command(options),
         Some(("man", options)) => return man::command(options),
+        Some(("mutants", options)) => return mutants::command(options),
         Some(("readme", options)) => return readme::command(options),
         Some(("install-ucp-ifunc", options)) => return dropin::command(options),
         Some(("install-capi", options)) => return capi::command(options),
