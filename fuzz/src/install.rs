@@ -20,6 +20,7 @@ fn executor() -> &'static InProcess {
             library_folders: Vec::new,
             contain: ContainOptions::default(),
             answers: None,
+            runners: None,
         };
         let symbols = HostSymbols::new().expect("no export twice");
         InProcess::new(options, symbols, Arc::new(())).expect("memory")
