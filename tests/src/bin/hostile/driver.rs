@@ -169,6 +169,11 @@ fn attacked(
         "        over {transport}, attacked:  calls={attacked}; the target held at most {}",
         looks.most
     );
+    let quarters = looks.quarters.map(|quarter| quarter.private.to_string());
+    println!(
+        "        over {transport}, memory:    {} KiB in the quarters of that time",
+        quarters.join(", ")
+    );
     let attempts: Vec<String> = attackers
         .iter()
         .map(|(kind, _, attempts)| format!("{kind} {attempts}"))
