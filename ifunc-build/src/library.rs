@@ -56,7 +56,10 @@ pub enum LibraryError {
         source: std::io::Error,
     },
     /// It is not an ELF file.
-    #[error("`{}` is not an ELF file: {reason}", path.display())]
+    #[error(
+        "`{}` is not an ELF file: {reason}\nhelp: `cargo ifunc build` makes libraries: target/ifunc/release/NAME.so",
+        path.display()
+    )]
     NotElf {
         /// The file.
         path: PathBuf,

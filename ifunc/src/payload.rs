@@ -224,7 +224,7 @@ pub trait Payload<'a, C = Custom>: Sized {
     message = "`{Self}` cannot travel as an answer of codec `{C}`",
     label = "not an answer of codec `{C}`",
     note = "help: a fixed layout: `#[ifunc::layout]` on the type",
-    note = "help: a serde type: `#[derive(Serialize, Deserialize, Shape)]` on the type and `#[ifunc(codec = postcard)]`",
+    note = "help: a serde type: `#[derive(Serialize, Deserialize, Shape)]` on the type and `#[ifunc(answer = postcard)]`",
     note = "help: bytes: return nothing and call `ctx.answer(..)`, or return `Vec<u8>` or `String` with the feature `alloc` of `ifunc`"
 )]
 pub trait Answer<C>: Sized {

@@ -168,7 +168,13 @@ fn inspect_reports_why_a_file_is_not_a_library() {
         &[("text.so", "not a library"), ("broken.image", "IFNC and no more")],
     );
     ifunc(folder.path(), &["inspect", "absent.so"]).failed(1, &["error: cannot read `absent.so`"]);
-    ifunc(folder.path(), &["inspect", "text.so"]).failed(1, &["`text.so` is not an ELF file"]);
+    ifunc(folder.path(), &["inspect", "text.so"]).failed(
+        1,
+        &[
+            "`text.so` is not an ELF file",
+            "help: `cargo ifunc build` makes libraries",
+        ],
+    );
     ifunc(folder.path(), &["inspect", "broken.image"])
         .failed(1, &["`broken.image`", "too few for an image header"]);
     let us = env!("CARGO_BIN_EXE_cargo-ifunc");

@@ -15,7 +15,14 @@ pub(crate) fn ifunc(args: TokenStream, item: TokenStream) -> TokenStream {
         Err(error) => {
             let mut errors = crate::errors::Errors::default();
             errors.push(error);
-            if syn::parse2::<syn::Item>(item.clone()).is_ok() {
+            if let Ok(declared) = syn::parse2::<syn::TraitItemFn>(item.clone()) {
+                errors = crate::errors::Errors::default();
+                errors.at(
+                    &declared.sig.ident,
+                    "an ifunc has a body: of a declaration there is no code that could travel",
+                    "move it out of the `trait`, to the module around it, and write its body",
+                );
+            } else if syn::parse2::<syn::Item>(item.clone()).is_ok() {
                 errors = crate::errors::Errors::default();
                 errors.at(
                     &item,

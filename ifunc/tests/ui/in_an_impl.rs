@@ -22,6 +22,9 @@ trait Reset {
     fn reset(_: (), counter: &mut u64) {
         *counter = 0;
     }
+
+    #[ifunc]
+    fn declared(_: (), counter: &mut u64);
 }
 
 // These are none.

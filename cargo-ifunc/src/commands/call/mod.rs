@@ -52,7 +52,7 @@ pub(crate) fn run(args: &CallArgs, shell: &mut Shell) -> Result<(), Failure> {
         let answer = handle
             .call(&payload)
             .and_then(ifunc_rt::Call::wait_bytes)
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| ifunc.failed(&error))?;
         if !ifunc.show(args, &answer)? {
             shell.status("Done", format_args!("`{}` answers nothing", ifunc.name));
         }
@@ -63,7 +63,10 @@ pub(crate) fn run(args: &CallArgs, shell: &mut Shell) -> Result<(), Failure> {
 
 /// Prints each part of an answer when it arrives.
 fn stream(ifunc: &Callee, handle: &Handle<ByName>, args: &CallArgs, payload: &[u8]) -> Result<(), Failure> {
-    for part in handle.call_stream(payload).map_err(|error| failed(&error))? {
+    for part in handle
+        .call_stream(payload)
+        .map_err(|error| ifunc.failed(&error))?
+    {
         ifunc.show(args, &part.map_err(|error| failed(&error))?)?;
     }
     Ok(())
@@ -152,6 +155,18 @@ impl Callee {
                     .unwrap_or_default()
             ))
         })
+    }
+
+    /// An error of a call.
+    fn failed(&self, error: &ifunc_rt::Error) -> Failure {
+        match (error, &self.payload) {
+            // Bytes by `--raw`, which an ifunc in Rust reads once before they are sent.
+            (ifunc_rt::Error::PayloadInit { .. }, Some(text)) => Failure::Message(format!(
+                "the bytes are no payload of `{}`; nothing was sent\nhelp: its type is `{text}`; without `--raw`, a payload is JSON",
+                self.name
+            )),
+            _ => failed(error),
+        }
     }
 
     /// Prints an answer; whether there was something to print.

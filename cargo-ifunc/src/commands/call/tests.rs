@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::Callee;
 use super::decode::{NotOfType, decode};
 use super::encode::encode;
 use super::example::example;
@@ -390,4 +391,29 @@ fn a_slice_in_place_is_not_a_vec() {
         T::TEXT.as_str().to_owned()
     }
     assert_ne!(text::<InPlace, &[u64]>(), text::<Fixed, Vec<u64>>());
+}
+
+/// An ifunc in Rust has no `payload_init` that its author knows.
+#[test]
+fn raw_bytes_that_are_no_payload_are_said_to_be_none() {
+    let refused = |payload: Option<&str>| {
+        let callee = Callee {
+            name: "filter".into(),
+            path: "filter.so".into(),
+            payload: payload.map(Into::into),
+            answer: None,
+            replies: false,
+        };
+        let error = ifunc_rt::Error::PayloadInit {
+            ifunc: "filter".into(),
+            code: 1,
+        };
+        callee.failed(&error).to_string()
+    };
+    assert_eq!(
+        refused(Some("postcard u64")),
+        "the bytes are no payload of `filter`; nothing was sent\n\
+         help: its type is `postcard u64`; without `--raw`, a payload is JSON"
+    );
+    assert!(refused(None).contains("`filter_payload_init` refused"), "in C");
 }
