@@ -24,7 +24,8 @@ const AREAS: [Area; 4] = [
     Area {
         name: "ifunc-abi",
         package: "ifunc-abi",
-        options: &[],
+        // Its tests make images, which takes `alloc`.
+        options: &["--all-features"],
     },
     Area {
         name: "ifunc-proto",
