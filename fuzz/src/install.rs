@@ -33,7 +33,7 @@ pub fn run(data: &[u8]) {
     let Ok(valid) = executor().validate(&id, data) else {
         return;
     };
-    let Ok(installed) = executor().install(&valid) else {
+    let Ok(installed) = executor().install(&valid, None) else {
         return;
     };
     assert_eq!(installed.id, id);
