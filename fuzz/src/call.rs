@@ -32,8 +32,6 @@ pub fn run(data: &[u8]) {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes)
         && let Ok(encoded) = encode::encode(&codec, &value)
     {
-        // Only payloads have parts.
-        assert!(matches!(codec, Codec::Parts(_)) || decode::decode(&codec, &encoded).is_ok());
         answer(&codec, &encoded);
     }
 }
