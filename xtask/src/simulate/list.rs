@@ -466,8 +466,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "node: weights return whenever a poll finds nothing",
         "node/scopes.rs",
-        "|| is_idle && self.is_owed() && self.work >= WORK",
-        "|| is_idle && self.is_owed()",
+        "is_idle && returns.is_some_and(|returns| returns.work >= WORK)",
+        "is_idle && returns.is_some()",
     ),
     mutant(
         "node: each weight returns in a frame of its own",
