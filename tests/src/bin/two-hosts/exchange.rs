@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::hosts::{Host, text};
 use crate::program::Program;
+use crate::source::RIGHT;
 
 /// Between whom, and over what.
 pub(crate) struct Route<'a> {
@@ -36,7 +37,7 @@ pub(crate) struct Figures {
     unknown: u64,
     bytes: u64,
     ms: u64,
-    /// What UCX says of the lanes that it took, on both sides.
+    /// What UCX says of the lanes that it took, on both sides, and what else is to be said of the transport.
     pub(crate) lanes: String,
 }
 
@@ -110,13 +111,25 @@ impl Route<'_> {
         while let Some(line) = source.line()? {
             watch(line)?;
         }
-        source.end()?;
+        let ended = source.end();
+        // UCX 1.13 ends a process that cannot answer a put, also one that closes its connection: see docs/transports.md.
+        let is_end_of_ucx = |error: &Failure| {
+            self.transport == "ucx-put"
+                && source.said.last().is_some_and(|line| line == RIGHT)
+                && error.to_string().contains("(ucp_put_handler+")
+        };
+        let remark = match ended {
+            Err(error) if is_end_of_ucx(&error) => "; UCX ended the source while it closed the connection",
+            Err(error) => return Err(error),
+            Ok(()) => "",
+        };
         let said = source.said.iter().find(|line| line.starts_with("sent "));
         let mut figures = Figures::parse(said.ok_or("the source said no figures")?)?;
         figures.lanes = match self.transport {
             "tls" => "tcp/eth0, which is the only path".into(),
             _ => lanes(&logs)?,
         };
+        figures.lanes.push_str(remark);
         Ok(figures)
     }
 }

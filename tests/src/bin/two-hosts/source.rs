@@ -11,6 +11,8 @@ use crate::target::Ledger;
 
 /// How many calls are under way at a time.
 const AT_A_TIME: usize = 32;
+/// The last line, before the connection is closed: what was run is what was sent.
+pub(crate) const RIGHT: &str = "what was run is what was sent";
 /// No wait is longer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -91,6 +93,7 @@ pub(crate) fn run(address: &str, libraries: &Path, messages: u64, largest: usize
     {
         return Err("what was run is not what was sent".into());
     }
+    println!("{RIGHT}");
     Ok(())
 }
 
