@@ -70,23 +70,7 @@ impl Stream {
     ) -> Result<(), End> {
         // What came in one record with the end of the handshake.
         self.decrypted(&mut take)?;
-        let mut buffer = [MaybeUninit::uninit(); CHUNK];
-        for _ in 0..CHUNKS {
-            let len = match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
-                Ok((([], _), _)) => return Err(End::Cut),
-                Ok(((arrived, _), len)) => {
-                    self.decrypt(arrived, &mut take)?;
-                    len
-                }
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => continue,
-                Err(_) => return Err(End::Cut),
-            };
-            if len < CHUNK {
-                return Ok(());
-            }
-        }
-        Ok(())
+        read(socket, |records| self.decrypt(records, &mut take))
     }
 
     /// Takes what has arrived, a bounded number of bytes, and drops it as it is: what is wrong with a record, TLS cannot say any more once it
@@ -95,16 +79,7 @@ impl Stream {
     /// # Errors
     /// The socket has ended.
     pub(super) fn discard(&self, socket: BorrowedFd<'_>) -> Result<(), End> {
-        let mut buffer = [MaybeUninit::uninit(); CHUNK];
-        for _ in 0..CHUNKS {
-            match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
-                Ok((([], _), _)) => return Err(End::Cut),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(_) => return Err(End::Cut),
-            }
-        }
-        Ok(())
+        read(socket, |_| Ok(()))
     }
 
     fn decrypt(
@@ -177,6 +152,30 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// Calls `take` with what the socket has received, at most [`CHUNKS`] times.
+///
+/// # Errors
+/// The socket has ended, or `take` fails.
+fn read(socket: BorrowedFd<'_>, mut take: impl FnMut(&[u8]) -> Result<(), End>) -> Result<(), End> {
+    let mut buffer = [MaybeUninit::uninit(); CHUNK];
+    for _ in 0..CHUNKS {
+        match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
+            Ok((([], _), _)) => return Err(End::Cut),
+            Ok(((arrived, rest), _)) => {
+                let is_last = !rest.is_empty();
+                take(arrived)?;
+                if is_last {
+                    return Ok(());
+                }
+            }
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(_) => return Err(End::Cut),
+        }
+    }
+    Ok(())
 }
 
 /// A socket to write to.
