@@ -16,7 +16,7 @@ use super::Settings;
 use super::exported::{Buffer, CallError};
 use super::port::{Port, Waited, event};
 use super::program::{self, Start};
-use super::segment::{Area, Kind, Message, NOTE, Segment, Setting, Side};
+use super::segment::{Area, Kind, Message, Segment, Setting, Side};
 use crate::ended::LogMessage;
 
 /// How long a runner may take to start, and to install an image.
@@ -117,7 +117,7 @@ impl Process {
                 kind: Kind::Broken,
                 words: [len, ..],
             }) => {
-                let why = process.note(len);
+                let why = process.port.segment.note_text(len);
                 Err(format!(
                     "the runner process `{program}` does not confine itself: {why}"
                 ))
@@ -137,13 +137,6 @@ impl Process {
 
     pub(super) fn segment(&self) -> Arc<Segment> {
         Arc::clone(&self.port.segment)
-    }
-
-    /// The text in the note area.
-    pub(super) fn note(&self, len: u64) -> String {
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(NOTE);
-        let bytes = self.port.segment.copy(Area::Note, len).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Sends a request and waits until it is done: returns a status, and the length of what it left. An ifunc that runs may log.
@@ -179,7 +172,7 @@ impl Process {
                     };
                 }
                 Kind::Log => {
-                    let text = self.note(words[1]);
+                    let text = self.port.segment.note_text(words[1]);
                     host.log(&LogMessage {
                         level: words[0] as u32,
                         text: &text,
@@ -219,9 +212,8 @@ impl Process {
                 [0, 0]
             }
             Err(CallError::Panicked(message)) => {
-                let message = &message.as_bytes()[..message.len().min(NOTE)];
-                segment.write(Area::Note, 0, message);
-                [1, message.len() as u64]
+                let len = segment.write_note(message.as_bytes());
+                [1, len as u64]
             }
             Err(CallError::Breach(what)) => return Err(self.end_for_breach(what)),
         };

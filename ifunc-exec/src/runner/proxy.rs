@@ -214,9 +214,7 @@ impl<'a> Arguments<'a> {
                 return Err("the target has gone".to_owned());
             };
             if message.words[0] != 0 {
-                let len = (message.words[1] as usize).min(segment.len_of(Area::Note));
-                let text = segment.copy(Area::Note, len).unwrap_or_default();
-                return Err(String::from_utf8_lossy(&text).into_owned());
+                return Err(segment.note_text(message.words[1]));
             }
             let area = segment.area(Area::Call);
             self.each(|_, pointer, len, is_mutable, place| {

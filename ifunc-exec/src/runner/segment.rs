@@ -165,7 +165,7 @@ pub(super) enum Area {
 pub(super) const CALL: usize = 1 << 20;
 
 /// Length of [`Area::Note`] in bytes.
-pub(super) const NOTE: usize = 64 << 10;
+const NOTE: usize = 64 << 10;
 
 /// Lengths of the areas in bytes, each a multiple of the page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,6 +383,24 @@ impl Segment {
         Some(bytes)
     }
 
+    /// Writes the detail of a failure or a message, as far as it fits, and returns its length.
+    pub(super) fn write_note(&self, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..bytes.len().min(NOTE)];
+        self.write(Area::Note, 0, bytes);
+        bytes.len()
+    }
+
+    /// What the other side wrote as a note of so many bytes; nothing, if there is no memory for it.
+    pub(super) fn note(&self, len: usize) -> Vec<u8> {
+        self.copy(Area::Note, len.min(NOTE)).unwrap_or_default()
+    }
+
+    /// A note that is a text.
+    pub(super) fn note_text(&self, len: u64) -> String {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        String::from_utf8_lossy(&self.note(len)).into_owned()
+    }
+
     /// Gives the memory of a long body back to the kernel.
     pub(super) fn trim(&self, file: impl AsFd, area: Area, used: usize) {
         if used <= KEPT {
@@ -488,6 +506,12 @@ mod tests {
         assert_eq!(runner.poll(Side::Target, 1), Some(Ok(message)));
         assert_eq!(&runner.copy(Area::Target, 13).unwrap()[8..], b"bytes");
         assert_eq!(runner.copy(Area::Target, PAGE + 1), None);
+        // A note that is too long, and a length that is.
+        assert_eq!(runner.write_note(&[b'x'; NOTE + 1]), NOTE);
+        assert_eq!(target.note(usize::MAX).len(), NOTE);
+        assert_eq!(runner.write_note("caf\u{e9}".as_bytes()), 5);
+        assert_eq!(target.note_text(5), "caf\u{e9}");
+        assert_eq!(target.note_text(4), "caf\u{fffd}");
         target.set_sleeps(Side::Target, true);
         assert!(runner.send(Side::Runner, 1, &message));
         // What no version defines.

@@ -14,7 +14,7 @@ use ifunc_abi::status::{Failure, Status};
 use super::port::{self, OWN_EVENT, PEER_EVENT, Port, SEGMENT, Waited};
 use super::proxy;
 use super::sandbox;
-use super::segment::{Area, Kind, Message, NOTE, Segment, Setting, Side};
+use super::segment::{Area, Kind, Message, Segment, Setting, Side};
 use super::signature::Signature;
 use super::{NO_TARGET, Run};
 use crate::ended::{LogMessage, forward_logs};
@@ -43,10 +43,8 @@ pub fn run_if_started_by_target() {
     let (executor, landlock) = match confine(segment) {
         Ok(confined) => confined,
         Err(error) => {
-            let text = error.to_string();
-            let text = &text.as_bytes()[..text.len().min(NOTE)];
-            segment.write(Area::Note, 0, text);
-            port.send(&Message::new(Kind::Broken, [text.len() as u64]));
+            let len = segment.write_note(error.to_string().as_bytes());
+            port.send(&Message::new(Kind::Broken, [len as u64]));
             std::process::exit(1);
         }
     };
@@ -168,13 +166,8 @@ pub(super) fn with_port<R>(
 /// Sends a message of an ifunc to the target's log.
 fn log(message: &LogMessage<'_>) {
     with_port(|port| {
-        let text = message.text.as_bytes();
-        let text = &text[..text.len().min(NOTE)];
-        port.segment.write(Area::Note, 0, text);
-        port.send(&Message::new(
-            Kind::Log,
-            [u64::from(message.level), text.len() as u64],
-        ));
+        let len = port.segment.write_note(message.text.as_bytes());
+        port.send(&Message::new(Kind::Log, [u64::from(message.level), len as u64]));
         let _ = port.wait(None, None);
     });
 }
@@ -256,7 +249,7 @@ impl Runner {
             }
             Err(refusal) => (
                 Status::Rejected(refusal.reason),
-                self.detail(refusal.detail.as_bytes()),
+                self.segment.write_note(refusal.detail.as_bytes()),
             ),
         }
     }
@@ -270,19 +263,12 @@ impl Runner {
         }
     }
 
-    /// Writes the detail of a failure, as far as it fits, and returns its length.
-    fn detail(&self, bytes: &[u8]) -> usize {
-        let len = bytes.len().min(NOTE);
-        self.segment.write(Area::Note, 0, &bytes[..len]);
-        len
-    }
-
     fn run(&self, thread: &mut ExecThread, run: Run) -> (Status, usize) {
         let segment = self.segment;
         let entries = self.images.get(&run.image);
         let Some(entry) = entries.and_then(|entries| entries.get(run.entry as usize)) else {
             let why = b"its runner process does not have the image";
-            return (Status::Failed(Failure::Fault), self.detail(why));
+            return (Status::Failed(Failure::Fault), segment.write_note(why));
         };
         let max_answer = usize::try_from(run.max_answer).unwrap_or(usize::MAX);
         MAX_ANSWER.store(max_answer.min(segment.len_of(Area::Answer)), Ordering::Relaxed);
@@ -309,7 +295,7 @@ impl Runner {
                     segment.write(Area::Answer, 0, answer.bytes());
                     (Status::Executed, answer.bytes().len())
                 }
-                Failed { status, detail, .. } => (status, self.detail(&detail)),
+                Failed { status, detail, .. } => (status, segment.write_note(&detail)),
             },
         }
     }

@@ -14,7 +14,7 @@ use ifunc_abi::status::{Failure, FaultDetail, Rejection, Status};
 
 use super::exported::{self, Buffer, CallError, Import, TargetPointer};
 use super::process::{Host, Lost, Nothing, PATIENCE, Process};
-use super::segment::{Area, Kind, Message, NOTE};
+use super::segment::{Area, Kind, Message};
 use super::{Lent, NO_TARGET, Run, Runners, Tenant};
 use crate::answer::{AnswerMemory, long_answer};
 use crate::ended::{LogMessage, log_message};
@@ -272,7 +272,7 @@ impl RemoteImage {
                 Ok(())
             }
             Status::Rejected(reason) => {
-                let why = process.note(detail as u64);
+                let why = segment.note_text(detail as u64);
                 Err(Uninstalled::Refused(Refusal::new(reason, why)))
             }
             Status::Failed(_) => {
@@ -416,7 +416,7 @@ impl RemoteImage {
                 | Failure::Answer
                 | Failure::UnknownResult),
             ) => {
-                let detail = segment.copy(Area::Note, len.min(NOTE)).unwrap_or_default();
+                let detail = segment.note(len);
                 return Ok(Err(Box::new(Failed::new(Status::Failed(why), detail))));
             }
             Status::Failed(_) | Status::Rejected(_) => {
