@@ -183,7 +183,7 @@ impl Process {
                     let begin = Instant::now();
                     self.call(words[0], words[1], host)?;
                     // A function of the host is not interrupted.
-                    deadline = deadline.map(|deadline| deadline + begin.elapsed());
+                    deadline = deadline.and_then(|deadline| deadline.checked_add(begin.elapsed()));
                 }
                 _ => return Err(self.end_for_breach("a message out of turn")),
             }

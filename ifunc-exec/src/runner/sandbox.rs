@@ -130,7 +130,7 @@ pub(super) fn limit_resources(memory: u64, cpu_seconds: u64) -> io::Result<()> {
             Rlimit {
                 current: Some(cpu_seconds),
                 // The first one has a signal of its own.
-                maximum: Some(cpu_seconds + 1),
+                maximum: Some(cpu_seconds.saturating_add(1)),
             },
         )?;
     }

@@ -175,14 +175,7 @@ impl TenantProcess {
             tenant: self,
         };
         let mut guard = image.tenant.process();
-        // Taken out, so that a panic on the way ends it.
-        let mut process = match guard.take() {
-            Some(process) => process,
-            None => image
-                .tenant
-                .start()
-                .map_err(|why| Refusal::new(Rejection::Resources, why))?,
-        };
+        let mut process = image.tenant.take_or_start(&mut guard)?;
         let installed = image.install_in(&mut process);
         if !matches!(installed, Err(Uninstalled::Lost(_))) {
             *guard = Some(process);
@@ -209,17 +202,23 @@ impl TenantProcess {
         numbered.collect()
     }
 
-    fn start(&self) -> Result<Process, String> {
-        let started = Process::start(&self.runners.settings);
+    /// Takes the process out, so that a panic on the way ends it, or starts one.
+    ///
+    /// # Errors
+    /// It does not start.
+    fn take_or_start(&self, process: &mut Option<Process>) -> Result<Process, Refusal> {
+        if let Some(process) = process.take() {
+            return Ok(process);
+        }
         let tenant = &self.tenant;
-        match started {
+        match Process::start(&self.runners.settings) {
             Ok((process, _)) => {
                 tracing::debug!(target: crate::LOG, ?tenant, pid = process.child.id(), "started a runner process");
                 Ok(process)
             }
             Err(why) => {
                 tracing::debug!(target: crate::LOG, ?tenant, %why, "a runner process does not start");
-                Err(why)
+                Err(Refusal::new(Rejection::Resources, why))
             }
         }
     }
@@ -292,13 +291,7 @@ impl RemoteImage {
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
         let mut guard = self.tenant.process();
-        let mut process = match guard.take() {
-            Some(process) => process,
-            None => self
-                .tenant
-                .start()
-                .map_err(|why| Refusal::new(Rejection::Resources, why))?,
-        };
+        let mut process = self.tenant.take_or_start(&mut guard)?;
         let has = process.images.contains(&self.number);
         let installed = if has {
             Ok(())
@@ -382,10 +375,7 @@ impl RemoteImage {
             max_answer: max_answer.min(most) as u32,
             sender,
         };
-        // The runner ends the invocation itself at its limit. Code that prevents that loses its process.
-        let deadline = process
-            .limit
-            .map(|limit| Instant::now() + limit + GRACE.max(limit / 2));
+        let deadline = process.limit.and_then(overdue);
         let request = Message::new(Kind::Run, run.words());
         let target = match lent {
             Lent::Opaque { text, is_shared } => Some(TargetPointer {
@@ -453,6 +443,13 @@ impl Drop for RemoteImage {
         (*images, *used) = (*images - 1, *used - self.message.len());
         self.tenant.runners.images.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// When an invocation that begins now loses its process. The runner ends it at its limit; code that prevents that has a little longer.
+/// `None`: never, as far as the clock goes.
+fn overdue(limit: Duration) -> Option<Instant> {
+    let longest = limit.saturating_add(GRACE.max(limit / 2));
+    Instant::now().checked_add(longest)
 }
 
 /// The target arguments of an invocation, if they are copied.

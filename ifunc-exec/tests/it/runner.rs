@@ -475,6 +475,14 @@ fn functions_of_the_host_reach_the_target_arguments() {
 }
 
 #[test]
+fn the_longest_limits_are_limits() {
+    let runner = RunnerOptions::new().cpu_time(Duration::MAX);
+    let mut target = Target::with(runner, Some(Duration::MAX));
+    let add = target.code(ADD, 1);
+    assert_eq!(target.run(&add, &1_u64.to_le_bytes(), &mut 1).unwrap(), 2);
+}
+
+#[test]
 #[ignore = "nightly: uses up a second of CPU time"]
 fn cpu_time_has_a_limit() {
     let mut target = Target::with(RunnerOptions::new().cpu_time(Duration::from_secs(1)), None);
