@@ -27,6 +27,8 @@ pub(super) enum CallError {
     Breach(&'static str),
 }
 
+const SHORT: CallError = CallError::Breach("a call that is too short");
+
 /// The target arguments of an invocation, for functions that take them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetPointer<'a> {
@@ -68,6 +70,21 @@ impl Buffer {
     /// The address of so many bytes from an offset on.
     fn pointer(&mut self, at: usize, len: usize) -> Option<*mut u8> {
         self.bytes().get_mut(at..)?.get_mut(..len).map(<[u8]>::as_mut_ptr)
+    }
+
+    /// The address of what an argument refers to, which are so many bytes from an offset on; null, if it refers to nothing and may do so.
+    fn referred(
+        &mut self,
+        at: usize,
+        len: usize,
+        is_there: bool,
+        is_optional: bool,
+    ) -> Result<*mut u8, CallError> {
+        match (is_there, is_optional) {
+            (true, _) => self.pointer(at, len).ok_or(SHORT),
+            (false, true) => Ok(std::ptr::null_mut()),
+            (false, false) => Err(CallError::Breach("a call without an argument that it needs")),
+        }
     }
 }
 
@@ -120,9 +137,8 @@ pub(super) unsafe fn call(
     };
     let mut place = signature.first();
     for param in &signature.params {
-        let short = || breach("a call that is too short");
-        let first = buffer.word(place.head).ok_or_else(short)?;
-        let second = buffer.word(place.head + 8).ok_or_else(short)?;
+        let first = buffer.word(place.head).ok_or(SHORT)?;
+        let second = buffer.word(place.head + 8).ok_or(SHORT)?;
         let mut len = 0;
         match param {
             Param::Value(Scalar::Float) => arguments.float(first),
@@ -130,14 +146,9 @@ pub(super) unsafe fn call(
             Param::Pointer {
                 size, is_optional, ..
             } => {
-                if first != 0 {
-                    len = *size;
-                    arguments.pointer(buffer.pointer(place.bytes, len).ok_or_else(short)?);
-                } else if *is_optional {
-                    arguments.word(0);
-                } else {
-                    return Err(breach("a call without an argument that it needs"));
-                }
+                let is_there = first != 0;
+                len = if is_there { *size } else { 0 };
+                arguments.pointer(buffer.referred(place.bytes, len, is_there, *is_optional)?);
             }
             Param::Slice {
                 size,
@@ -145,21 +156,19 @@ pub(super) unsafe fn call(
                 is_optional,
                 ..
             } => {
-                if first != 0 || !is_optional && second == 0 {
-                    let count = usize::try_from(second).map_err(|_| short())?;
-                    len = count.checked_mul(*size).ok_or_else(short)?;
-                    let pointer = buffer.pointer(place.bytes, len).ok_or_else(short)?;
-                    if *is_str && str::from_utf8(&buffer.bytes()[place.bytes..][..len]).is_err() {
-                        return Err(breach("a text that is not UTF-8"));
-                    }
-                    arguments.pointer(pointer);
-                    arguments.word(count as u64);
-                } else if *is_optional {
-                    arguments.word(0);
-                    arguments.word(0);
-                } else {
-                    return Err(breach("a call without an argument that it needs"));
+                // The address of a slice without elements may be any.
+                let is_there = first != 0 || !is_optional && second == 0;
+                let count = if is_there { second } else { 0 };
+                let bytes = usize::try_from(count)
+                    .ok()
+                    .and_then(|count| count.checked_mul(*size));
+                len = bytes.ok_or(SHORT)?;
+                let pointer = buffer.referred(place.bytes, len, is_there, *is_optional)?;
+                if *is_str && str::from_utf8(&buffer.bytes()[place.bytes..][..len]).is_err() {
+                    return Err(breach("a text that is not UTF-8"));
                 }
+                arguments.pointer(pointer);
+                arguments.word(count);
             }
             Param::Target { text, is_mutable } => {
                 let is_of_type =
@@ -178,11 +187,11 @@ pub(super) unsafe fn call(
                 arguments.word(target.pointer.expose_provenance() as u64);
             }
         }
-        place = Signature::after(place, len).ok_or_else(short)?;
+        place = Signature::after(place, len).ok_or(SHORT)?;
     }
     if let Output::Out(size @ 1..) = signature.output {
         let pointer = buffer.pointer(UNIT, size);
-        arguments.pointer(pointer.ok_or(breach("a call that is too short"))?);
+        arguments.pointer(pointer.ok_or(SHORT)?);
     }
     let called = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the caller's promise; every argument was checked above, and pointers are into the buffer, which is aligned for every
