@@ -37,9 +37,16 @@ impl Cores {
 
 /// Pins the calling thread to a processor.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
+    pin_to_any(&[cpu])
+}
+
+/// Lets the calling thread use some processors.
+pub(crate) fn pin_to_any(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("pinning to processor {cpu}"))
+    for cpu in cpus {
+        set.set(*cpu);
+    }
+    sched_setaffinity(None, &set).with_context(|| format!("pinning to processors {cpus:?}"))
 }
 
 /// The threads of a core, from a kernel file such as `0-1` or `0,32`.

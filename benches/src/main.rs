@@ -86,6 +86,7 @@ struct Run {
 }
 
 fn main() -> ExitCode {
+    ifunc_rt::run_if_started_by_target();
     let result = match Cli::parse().command {
         Command::Run(options) => bench::run(&options),
         Command::Render { results, docs } => report::page::render(results.as_deref(), &docs),

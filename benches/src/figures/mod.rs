@@ -12,6 +12,7 @@ mod irregular;
 mod networks;
 mod peers;
 mod perftest;
+mod process;
 mod settings;
 mod shm;
 mod trust;
@@ -53,4 +54,5 @@ pub(crate) const FIGURES: &[Figure] = &[
     c_interface::FIGURE,
     peers::FIGURE,
     trust::FIGURE,
+    process::FIGURE,
 ];

@@ -37,6 +37,7 @@ const ROLES: &[(&str, Role)] = &[
     ("wasm", code::wasm::run),
     ("host-call", code::host_call::out_of_an_ifunc),
     ("got-call", code::host_call::through_a_got),
+    ("level", code::level::run),
     ("ucx-put", ucx::put::run),
     ("drop-in", ucx::dropin::run),
     ("calls-source", calls::ifunc::source),
