@@ -48,5 +48,32 @@ pub fn t_faults(way: u64, state: &mut State) -> u64 {
     state.counter
 }
 
+/// Changes the counter, and panics.
+#[ifunc]
+pub fn t_panics(why: &str, state: &mut State) -> u64 {
+    state.counter = u64::MAX;
+    panic!("{why}")
+}
+
+/// Makes a system call, as hostile code would: its number, and its arguments. Answers what the kernel returns.
+#[ifunc]
+pub fn t_calls_kernel(words: [u64; 7], _state: &mut State) -> u64 {
+    let [number, a, b, c, d, e, f] = words;
+    let result;
+    // SAFETY: none: what the kernel does with it is what is tested.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+            in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _);
+    }
+    result
+}
+
+/// Uses so many bytes of memory.
+#[ifunc]
+pub fn t_allocates(bytes: u64, _state: &mut State) -> u64 {
+    let held = black_box(vec![1u8; bytes as usize]);
+    held.iter().step_by(4096).map(|byte| u64::from(*byte)).sum()
+}
+
 /// Code, which is not writable.
 extern "C" fn t_faults_of_code() {}

@@ -1,9 +1,11 @@
 //! Ifuncs in Rust and in C that crash or do not end, on a target in another process that contains them, or runs them in processes of
 //! their own.
 
+use std::cell::Cell;
+
 use crate::common::{Process, connect, library, over_there, unique};
 use ifunc_rt::{Error, Failure};
-use ifunc_tests_ifuncs::faults::{WAYS, t_faults};
+use ifunc_tests_ifuncs::faults::{WAYS, t_allocates, t_calls_kernel, t_faults, t_panics};
 use ifunc_tests_ifuncs::{t_add, t_lookup};
 
 /// Variables by which a target gets its level, and the milliseconds that an invocation may run.
@@ -35,8 +37,8 @@ const C: [&str; 7] = [
 ];
 const C_LOOPS: usize = 4;
 
-/// Each way so many times, and those that run into their limit a tenth of that, with an honest call after each.
-fn escapes(rounds: usize, level: &str) {
+/// Each way so many times, and those that run into their limit a tenth of that, with so many honest calls after each.
+fn escapes(rounds: usize, level: &str, calls: u64) {
     let Some(address) = unique() else { return };
     let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
     command.env("IFUNC_ADDR", &address).env(level, "50");
@@ -46,20 +48,26 @@ fn escapes(rounds: usize, level: &str) {
     let rust = source.register_path::<t_faults>(library("t_faults")).unwrap();
     // SAFETY: built from this checkout.
     let c = unsafe { source.load_path(library("t_c_faults")).unwrap() };
+    let panics = source.register_path::<t_panics>(library("t_panics")).unwrap();
+    let (counter, called) = (Cell::new(0_u64), Cell::new(0_u64));
     let honest = |what: &str| {
-        loop {
-            match add.call(&1).unwrap().wait() {
-                // A busy machine stopped the target's thread for as long.
-                Err(Error::Failed {
-                    why: Failure::Deadline,
-                    ..
-                }) => {}
-                answer => {
-                    break answer
-                        .map(drop)
-                        .unwrap_or_else(|error| panic!("after {what}: {error}"));
+        for number in 0..calls {
+            let answer = loop {
+                match add.call(&1).unwrap().wait() {
+                    // A busy machine stopped the target's thread for as long.
+                    Err(Error::Failed {
+                        why: Failure::Deadline,
+                        ..
+                    }) => {}
+                    answer => break answer.unwrap_or_else(|error| panic!("after {what}: {error}")),
                 }
+            };
+            // In the target's own process, what the ifunc had written before it ended stays.
+            if level == PROCESS || number > 0 {
+                assert_eq!(answer, counter.get() + 1, "after {what}");
             }
+            counter.set(answer);
+            called.set(called.get() + 1);
         }
     };
     let check = |what: &str, expected: &str, loops: bool, call: &dyn Fn() -> Result<(), Error>| {
@@ -79,6 +87,11 @@ fn escapes(rounds: usize, level: &str) {
     };
     let mut memory = Vec::new();
     for round in 0..rounds {
+        match panics.call("ouch").unwrap().wait() {
+            Err(Error::Panic { message, .. }) => assert_eq!(message, "ouch"),
+            other => panic!("a panic: {other:?}"),
+        }
+        honest("a panic");
         for (way, expected) in RUST.iter().enumerate() {
             let loops = way == RUST_LOOPS;
             if loops && round % 10 != 0 {
@@ -101,11 +114,16 @@ fn escapes(rounds: usize, level: &str) {
             check(&what, expected, loops, &|| c.call(&payload)?.wait().map(drop));
             honest(&what);
         }
-        memory.push(private_memory(target.pid()));
+        let runners = children(target.pid());
+        let pids = runners.into_iter().map(i32::unsigned_abs).chain([target.pid()]);
+        memory.push(pids.map(private_memory).sum::<usize>());
     }
     assert!(target.lives());
     let (early, late) = (memory[rounds / 4], memory[rounds - 1]);
-    println!("{rounds} rounds, memory in use: {early} KiB early, {late} KiB at the end");
+    println!(
+        "{rounds} rounds, {} honest calls, memory in use: {early} KiB early, {late} KiB at the end",
+        called.get()
+    );
     assert!(late < early + (4 << 10), "{early} KiB, then {late} KiB");
 }
 
@@ -118,19 +136,19 @@ fn private_memory(pid: u32) -> usize {
 
 #[test]
 fn a_target_survives_ifuncs_that_crash() {
-    escapes(2, CONTAINED);
+    escapes(2, CONTAINED, 1);
 }
 
 #[test]
-#[ignore = "nightly: a thousand crashes of each kind in Rust and in C, and two hundred invocations that run into their limit"]
+#[ignore = "nightly: a thousand crashes of each kind in Rust and in C, two hundred invocations that run into their limit, a million honest calls"]
 fn a_target_survives_thousands_of_ifuncs_that_crash() {
-    escapes(1000, CONTAINED);
+    escapes(1000, CONTAINED, 71);
 }
 
 #[test]
-#[ignore = "nightly: the same in processes of their own"]
+#[ignore = "nightly: the same in processes of their own, with a hundred thousand honest calls"]
 fn a_target_survives_thousands_of_ifuncs_that_crash_elsewhere() {
-    escapes(1000, PROCESS);
+    escapes(1000, PROCESS, 8);
 }
 
 /// The processes that a process has started.
@@ -147,8 +165,86 @@ fn children(parent: u32) -> Vec<i32> {
 }
 
 #[test]
+fn a_source_is_told_what_its_process_may_not_do() {
+    let Some(address) = unique() else { return };
+    let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
+    command.env("IFUNC_ADDR", &address).env(PROCESS, "5000");
+    let mut target = Process::start_target(&mut command, &address);
+    let source = connect(&address);
+    let kernel = source
+        .register_path::<t_calls_kernel>(library("t_calls_kernel"))
+        .unwrap();
+    let allocates = source
+        .register_path::<t_allocates>(library("t_allocates"))
+        .unwrap();
+    let (other, path) = (connect(&address), std::env::temp_dir());
+    let add = other.register_path::<t_add>(library("t_add")).unwrap();
+    let here = std::process::id();
+    // A path that this process may read, at an address of this process: what the call would do is of no interest.
+    let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+    let path = path.as_ptr().expose_provenance() as u64;
+    let call = |words: &[i64]| {
+        let mut all = [0; 7];
+        for (word, value) in all.iter_mut().zip(words) {
+            *word = value.cast_unsigned();
+        }
+        kernel.call(&all).unwrap().wait()
+    };
+    let path = path.cast_signed();
+    let denied: [(&str, &[i64]); 10] = [
+        ("open", &[libc::SYS_open, path, 0]),
+        ("openat", &[libc::SYS_openat, libc::AT_FDCWD.into(), path, 0]),
+        (
+            "socket",
+            &[
+                libc::SYS_socket,
+                libc::AF_INET.into(),
+                libc::SOCK_STREAM.into(),
+                0,
+            ],
+        ),
+        ("connect", &[libc::SYS_connect, 0, path, 16]),
+        ("fork", &[libc::SYS_fork]),
+        ("clone3", &[libc::SYS_clone3, path, 88]),
+        ("execve", &[libc::SYS_execve, path, 0, 0]),
+        (
+            "ptrace",
+            &[libc::SYS_ptrace, libc::PTRACE_ATTACH.into(), here.into(), 0, 0],
+        ),
+        (
+            "process_vm_readv",
+            &[libc::SYS_process_vm_readv, here.into(), path, 1, path, 1, 0],
+        ),
+        ("kill", &[libc::SYS_kill, here.into(), 0]),
+    ];
+    for (sum, (name, words)) in denied.iter().enumerate() {
+        match call(words) {
+            Err(Error::Failed {
+                why: Failure::Fault,
+                detail,
+                ..
+            }) => assert!(
+                detail.contains(&format!("may not make the system call `{name}`")),
+                "{name}: {detail}"
+            ),
+            other => panic!("{name}: {other:?}"),
+        }
+        // Another process takes the place of the one that was ended, and that of another source is not touched.
+        assert!(call(&[libc::SYS_getpid]).is_ok(), "after {name}");
+        assert_eq!(add.call(&1).unwrap().wait().unwrap(), sum as u64 + 1);
+    }
+    assert_eq!(allocates.call(&(16 << 20)).unwrap().wait().unwrap(), 4096);
+    match allocates.call(&(1 << 30)).unwrap().wait() {
+        Err(Error::Panic { message, .. }) => assert!(message.contains("memory"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(allocates.call(&(16 << 20)).unwrap().wait().unwrap(), 4096);
+    assert!(target.lives());
+}
+
+#[test]
 fn ifuncs_run_in_processes_of_their_own() {
-    escapes(2, PROCESS);
+    escapes(2, PROCESS, 1);
     let Some(address) = unique() else { return };
     let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
     command.env("IFUNC_ADDR", &address).env(PROCESS, "5000");
