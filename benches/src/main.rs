@@ -11,9 +11,11 @@
 //! * `slot_program`: a program that runs slots on request
 //! * `images`, `c`: the code that travels, ours and the peers'
 //! * `irregular`: a worker program and several with a part of a table
+//! * `kv`: clients of a key-value server
 //! * `slots`: alternating sides, medians and ratios
 //! * `plan`: repetitions and durations
 //! * `bench`: a run, with its `results`, its `status` and the `machine`
+//! * `processor`: processor time, and bytes on the loopback device
 //! * `report`: tables, CSV, and the page with its plots
 
 mod bench;
@@ -22,9 +24,11 @@ mod cores;
 mod figures;
 mod images;
 mod irregular;
+mod kv;
 mod machine;
 mod pair;
 mod plan;
+mod processor;
 mod program;
 mod report;
 mod results;

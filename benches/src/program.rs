@@ -54,6 +54,11 @@ impl Program {
         })
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a request without waiting for the reply.
     pub(crate) fn send(&mut self, request: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(request)?;

@@ -31,11 +31,17 @@ pub(crate) struct Row {
     pub(crate) spread: Option<[f64; 2]>,
     /// The lower bound on this machine, from the same run.
     pub(crate) floor: Option<f64>,
-    /// Unit of `ours`, `peer`, `floor` and the percentiles: `ns`, `messages/s`, `instructions`.
+    /// Unit of `ours`, `peer` and `floor`: `ns`, `messages/s`, `instructions`.
     pub(crate) unit: String,
-    /// 50th, 99th and 99.9th percentile of ours, and of the peer's.
+    /// 50th, 99th and 99.9th percentile of single operations, in nanoseconds: of ours, and of the peer's.
     #[serde(default)]
     pub(crate) percentiles: [Option<[f64; 3]>; 2],
+    /// Processor time per operation in nanoseconds, of the clients and of the server: ours, and the peer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) processor: Option<[[f64; 2]; 2]>,
+    /// Bytes per operation that crossed the network: ours, and the peer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<[f64; 2]>,
     /// The transports of ours and of the peer, as they report themselves.
     #[serde(default)]
     pub(crate) carried_by: [Option<String>; 2],

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::debian;
 use crate::process::{build_ifuncs, built, cargo, end, last_line, output, status};
 use crate::steps::Steps;
 
@@ -96,6 +97,9 @@ fn run(
         false => release()?,
     };
     build_ifuncs("ifunc-bench-ifuncs")?;
+    if !options.iter().any(|option| option == "--only") || options.iter().any(|option| option == "kv") {
+        debian::ensure_peers()?;
+    }
     let mut bench = Command::new(program);
     bench
         .arg("run")

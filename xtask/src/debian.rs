@@ -28,6 +28,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     // The launcher example.
     ("mpirun", "openmpi-bin"),
 ];
+/// The same for the peers of benchmarks.
+const PEERS: &[(&str, &str)] = &[("redis-server", "redis-server")];
 /// Headers, and the packages that contain them.
 const HEADERS: &[(&str, &str)] = &[
     ("/usr/include/stdint.h", "libc6-dev"),
@@ -72,6 +74,17 @@ pub(crate) fn ensure() -> Result<String, String> {
         )
         .map(|(_, package)| *package)
         .collect();
+    install(&missing)
+}
+
+/// As [`ensure`], for the peers of benchmarks.
+pub(crate) fn ensure_peers() -> Result<String, String> {
+    let missing = PEERS.iter().filter(|(program, _)| !exists(program));
+    let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    install(&missing)
+}
+
+fn install(missing: &[&str]) -> Result<String, String> {
     if missing.is_empty() {
         return Ok("nothing is missing".into());
     }
@@ -98,7 +111,7 @@ pub(crate) fn ensure() -> Result<String, String> {
         status(&mut command)
     };
     let mut install = vec!["install", "--yes", "--no-install-recommends"];
-    install.extend(&missing);
+    install.extend(missing);
     if apt(&install).is_err() {
         apt(&["update"])?;
         apt(&install)?;

@@ -1,6 +1,7 @@
 //! The ifuncs that the benchmarks send.
 #![no_std]
 
+pub mod kv;
 pub mod table;
 
 use ifunc::prelude::*;

@@ -9,6 +9,7 @@ mod floors;
 mod host_call;
 mod instructions;
 mod irregular;
+pub(crate) mod kv;
 mod networks;
 mod peers;
 mod perftest;
@@ -53,6 +54,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     calls::FIGURE,
     c_interface::FIGURE,
     peers::FIGURE,
+    kv::FIGURE,
     trust::FIGURE,
     process::FIGURE,
 ];

@@ -19,6 +19,9 @@ const COLUMNS: &[(&str, Side)] = &[
     ("", Side::Left),
     ("p50 / p99 / p99.9", Side::Right),
     ("the peer's", Side::Right),
+    ("processor time: clients + server", Side::Right),
+    ("the peer's", Side::Right),
+    ("bytes: ours, peer", Side::Right),
     ("peer is", Side::Left),
 ];
 
@@ -31,7 +34,7 @@ pub(crate) fn table(rows: &[&Row], with_goals: bool) -> Table {
         let number =
             |value: Option<f64>| value.map_or_else(String::new, |value| format::value(value, &row.unit));
         let percentiles =
-            |of: Option<[f64; 3]>| of.map_or_else(String::new, |of| format::percentiles(of, &row.unit));
+            |of: Option<[f64; 3]>| of.map_or_else(String::new, |of| format::percentiles(of, "ns"));
         let verdict = goals::verdict(row).filter(|_| with_goals);
         let emphasis = match verdict {
             Some(verdict) if verdict.is_met() => Emphasis::Good,
@@ -64,10 +67,23 @@ pub(crate) fn table(rows: &[&Row], with_goals: bool) -> Table {
             Cell::new(verdict.map_or_else(String::new, goals::Verdict::text), emphasis),
             percentiles(row.percentiles[0]).into(),
             percentiles(row.percentiles[1]).into(),
+            processor(row, 0).into(),
+            processor(row, 1).into(),
+            row.bytes
+                .map_or_else(String::new, |[ours, peer]| format!("{ours:.0}, {peer:.0}"))
+                .into(),
             Cell::new(if one_peer { "" } else { peer }, Emphasis::Dim),
         ]);
     }
     table.without_empty_columns()
+}
+
+/// What one side's operation costs its clients and its server.
+fn processor(row: &Row, side: usize) -> String {
+    row.processor.map_or_else(String::new, |sides| {
+        let [clients, server] = sides[side].map(|time| format::value(time, "ns"));
+        format!("{clients} + {server}")
+    })
 }
 
 /// Distance between a time and its lower bound.

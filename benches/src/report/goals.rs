@@ -1,6 +1,7 @@
 //! The goals, and whether a row meets its goal. A missed goal is printed, it is not an error.
 
 use super::format;
+use crate::figures::kv;
 use crate::row::Row;
 
 /// Above this message rate of UCX, which it reaches on some processors between near cores, another goal
@@ -55,12 +56,22 @@ pub(crate) fn of(row: &Row) -> Option<Goal> {
         "first-arrival" if row.size <= 512 => Some(Goal::AtMost(0.1)),
         "first-arrival" if row.size <= 8 << 10 => Some(Goal::AtMost(1.0 / 6.0)),
         "host-call" => Some(Goal::AtMost(1.5)),
+        "kv" => of_kv(row.peer_name.as_deref()?, &row.case),
         // The peer that is not named in the case aggregates by hand.
         "gups" | "gather" if row.case.ends_with(", aggregated") => Some(Goal::AtLeast(0.5)),
         // Over shared memory, a single message costs too little for a goal.
         "aggregate" if row.case.contains("TCP") => Some(Goal::AtLeast(20.0)),
         _ => None,
     }
+}
+
+/// The goal beside a peer of the key-value server.
+fn of_kv(peer: &str, case: &str) -> Option<Goal> {
+    if peer.starts_with(kv::COMPILED_IN) {
+        return Some(Goal::AtLeast(0.9));
+    }
+    let is_remote = peer.starts_with(kv::GRPC) || peer.starts_with(kv::REDIS);
+    (is_remote && case.contains(", 1 client,")).then_some(Goal::AtLeast(10.0))
 }
 
 /// Compares a row with its goal; `None` without a goal or a value to compare with.
@@ -206,6 +217,28 @@ mod tests {
         assert_eq!(of("shm, aggregated"), "missed by 20 %");
         assert_eq!(of("shm, aggregated; beside atomics"), "no goal");
         assert_eq!(of("shm, each in its own message"), "no goal");
+    }
+
+    #[test]
+    fn a_key_value_server_is_compared_with_each_peer() {
+        let of = |peer: &str, clients: &str| {
+            text(&Row {
+                case: format!("shm, {clients}, get"),
+                peer_name: Some(peer.into()),
+                ..row("kv", 64, 9.5, 1.0)
+            })
+        };
+        assert_eq!(
+            of("UCX active messages, compiled in, defaults", "8 clients"),
+            "met"
+        );
+        assert_eq!(of("tonic (gRPC), compiled in", "1 client"), "missed by 5 %");
+        assert_eq!(of("Redis, Lua", "1 client"), "missed by 5 %");
+        assert_eq!(of("Redis, Lua", "8 clients"), "no goal");
+        assert_eq!(
+            of("wasmtime behind UCX active messages, defaults", "1 client"),
+            "no goal"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod crowd;
 mod exchange;
 mod ifunc;
 mod irregular;
+mod kv;
 mod lines;
 mod memcpy;
 mod served;
@@ -54,6 +55,16 @@ const ROLES: &[(&str, Role)] = &[
     ("crowd-target", served::run),
     ("crowd-ucx-source", crowd::ucx::source),
     ("crowd-ucx-target", crowd::ucx::target),
+    ("kv-clients", kv::ifunc::run),
+    ("kv-server", kv::ifunc::server),
+    ("kv-ucx-clients", kv::ucx::run),
+    ("kv-ucx-server", kv::ucx::server),
+    ("kv-redis-clients", kv::redis::run),
+    ("kv-redis-server", kv::redis::server),
+    #[cfg(feature = "tonic")]
+    ("kv-tonic-clients", kv::tonic::run),
+    #[cfg(feature = "tonic")]
+    ("kv-tonic-server", kv::tonic::server),
     ("table-source", irregular::ifuncs::source),
     ("table-target", irregular::ifuncs::target),
     ("table-remote-source", irregular::remote::source),

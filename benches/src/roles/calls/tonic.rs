@@ -4,17 +4,20 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result, ensure};
 use ifunc_bench_ifuncs::answer;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::Runtime;
+use tokio_stream::Stream;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Request, Response};
+use tonic::codegen::tokio_stream::StreamExt as _;
 use tonic::codegen::{Body, BoxFuture, Service, StdError};
 use tonic::server::{NamedService, UnaryService};
 use tonic::transport::{Channel, Endpoint, Server};
@@ -71,36 +74,45 @@ where
     }
 }
 
-fn runtime() -> Result<Runtime> {
+pub(in crate::roles) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("starting tokio")
 }
 
-/// `BENCH_ADDRESS` is the address to listen on: `unix:PATH` or HOST:PORT.
+/// A listener's connections.
+pub(in crate::roles) enum Incoming {
+    Unix(UnixListenerStream),
+    Tcp(Pin<Box<dyn Stream<Item = std::io::Result<TcpStream>> + Send>>),
+}
+
+/// Listens at `unix:PATH` or HOST:PORT. Returns what a client connects to.
+pub(in crate::roles) async fn listen(address: &str) -> Result<(String, Incoming)> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        let listener = UnixListener::bind(path).with_context(|| format!("listening at {path}"))?;
+        return Ok((address.into(), Incoming::Unix(UnixListenerStream::new(listener))));
+    }
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("listening at {address}"))?;
+    let address = format!("http://{}", listener.local_addr()?);
+    let nodelay = TcpListenerStream::new(listener)
+        .map(|stream| stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream)));
+    Ok((address, Incoming::Tcp(Box::pin(nodelay))))
+}
+
+/// `BENCH_ADDRESS` is the address to listen on.
 pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
     runtime()?.block_on(async {
         let server = Server::builder().add_service(Oracle);
-        if let Some(path) = address.strip_prefix("unix:") {
-            let listener = UnixListener::bind(path).with_context(|| format!("listening at {path}"))?;
-            starter.reply(&address)?;
-            starter.wait_for_end()?;
-            server
-                .serve_with_incoming(UnixListenerStream::new(listener))
-                .await?;
-        } else {
-            let listener = TcpListener::bind(&address)
-                .await
-                .with_context(|| format!("listening at {address}"))?;
-            starter.reply(&format!("http://{}", listener.local_addr()?))?;
-            let incoming = TcpListenerStream::new(listener);
-            let nodelay = tonic::codegen::tokio_stream::StreamExt::map(incoming, |stream| {
-                stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream))
-            });
-            starter.wait_for_end()?;
-            server.serve_with_incoming(nodelay).await?;
+        let (address, incoming) = listen(&address).await?;
+        starter.reply(&address)?;
+        starter.wait_for_end()?;
+        match incoming {
+            Incoming::Unix(incoming) => server.serve_with_incoming(incoming).await?,
+            Incoming::Tcp(incoming) => server.serve_with_incoming(incoming).await?,
         }
         anyhow::Ok(())
     })

@@ -1,50 +1,19 @@
 //! Calls by active messages of UCX: a question is one, and its answer another, sent from the callback that brought the question.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use ifunc_bench_ifuncs::answer;
-use ucx::{Callback, Endpoint, Features, Operations, Request, Started};
+use ucx::{Callback, Features};
 
 use super::{Caller, Calls, call};
 use crate::program::Starter;
 use crate::roles::exchange::Timeout;
-use crate::roles::ucx::am::finished;
-use crate::roles::ucx::{Handler, Receiver, Worker, message};
+use crate::roles::ucx::outbox::Outbox;
+use crate::roles::ucx::{Handler, Receiver, Worker};
 
 const QUESTION: u16 = 0;
 const ANSWER: u16 = 1;
-
-/// What is sent, until UCX is done with it: nearly always at once.
-struct Outbox {
-    endpoint: Endpoint,
-    under_way: VecDeque<Request>,
-    /// Of the last one.
-    spare: Vec<u8>,
-}
-
-impl Outbox {
-    #[inline]
-    fn send<H: ucx::Handler>(&mut self, worker: &mut impl Operations<H>, id: u16, number: u64) -> Result<()> {
-        while let Some(first) = self.under_way.pop_front_if(|first| first.is_done(worker)) {
-            finished(first, worker)?;
-        }
-        let mut payload = std::mem::take(&mut self.spare);
-        payload.clear();
-        payload.extend_from_slice(&number.to_le_bytes());
-        let started = worker.start(message(&self.endpoint, id, 0..8), payload);
-        match started.context("sending an active message")? {
-            Started::UnderWay(request) => self.under_way.push_back(request),
-            Started::Done(payload) => self.spare = payload.into_vec(),
-        }
-        Ok(())
-    }
-
-    fn is_busy<H: ucx::Handler>(&self, worker: &impl Operations<H>) -> bool {
-        self.under_way.iter().any(|request| !request.is_done(worker))
-    }
-}
 
 fn number(payload: &[u8]) -> u64 {
     // Another length is no answer to anything.
@@ -61,7 +30,7 @@ impl Handler for Asked {
     #[inline]
     fn message(&mut self, worker: &mut Callback<'_, Receiver<Self>>, _: u16, payload: &[u8]) {
         let Some(outbox) = &mut self.outbox else { return };
-        match outbox.send(worker, ANSWER, answer(number(payload))) {
+        match outbox.send(worker, ANSWER, &answer(number(payload)).to_le_bytes()) {
             Ok(()) => self.answered += 1,
             // The answer is missing: the run fails.
             Err(error) => eprintln!("UCX does not send an answer: {error:#}"),
@@ -91,11 +60,7 @@ impl Handler for Answered {
 fn meet<H: Handler>(starter: &mut Starter, worker: &mut Worker<H>) -> Result<Outbox> {
     starter.reply(&worker.address()?)?;
     let address: Option<String> = starter.next()?;
-    Ok(Outbox {
-        endpoint: worker.connect(&address.unwrap_or_default())?,
-        under_way: VecDeque::new(),
-        spare: Vec::new(),
-    })
+    Ok(Outbox::new(worker.connect(&address.unwrap_or_default())?))
 }
 
 /// Answers as many questions as the starter says, and again.
@@ -157,7 +122,7 @@ impl Caller for Messages {
         let end = numbers.end;
         for number in numbers {
             until(worker, (number + 1).saturating_sub(in_flight as u64))?;
-            outbox.send(&mut worker.0, QUESTION, number)?;
+            outbox.send(&mut worker.0, QUESTION, &number.to_le_bytes())?;
         }
         until(worker, end)?;
         ensure!(!worker.with(|answered| answered.wrong), "a wrong answer");
@@ -170,6 +135,6 @@ pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
     let mut worker = Worker::new(Features::AM, Answered::default())?;
     worker.0.receive(ANSWER)?;
     let outbox = meet(&mut starter, &mut worker)?;
-    starter.reply(&worker.carried_by(&outbox.endpoint))?;
+    starter.reply(&worker.carried_by(outbox.endpoint()))?;
     call(starter, Messages { worker, outbox })
 }

@@ -4,6 +4,7 @@
 pub(super) mod am;
 pub(crate) mod dropin;
 pub(super) mod memory;
+pub(super) mod outbox;
 pub(super) mod put;
 
 use std::fmt::Write as _;
