@@ -12,6 +12,7 @@ mod examples;
 mod exchange;
 mod hosts;
 mod impairment;
+mod ping;
 mod program;
 mod relay;
 mod report;
@@ -56,10 +57,12 @@ fn main() -> ExitCode {
             }
             _ => Err("how many messages, how large?".into()),
         },
-        ["relay", one, other, ms] => match ms.parse() {
-            Ok(ms) => relay::run(one, other, Duration::from_millis(ms)).map(|()| true),
-            Err(_) => Err("how many milliseconds?".into()),
+        ["relay", delay, ref interfaces @ ..] => match delay.parse() {
+            Ok(micros) => relay::run(interfaces, Duration::from_micros(micros)).map(|()| true),
+            Err(_) => Err("how many microseconds?".into()),
         },
+        ["echo", address] => ping::echo(address).map(|()| true),
+        ["ping", address] => ping::ping(address).map(|()| true),
         _ => Err(format!(
             "unknown arguments: {}\nhelp: two-hosts [--quick | --only PART]",
             args.join(" ")

@@ -1,5 +1,6 @@
 //! The runs between two hosts: over a good link, and over impaired ones.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
@@ -143,7 +144,9 @@ pub(crate) fn far_apart(
     other.cable(INTERFACE, &middle, "other")?;
     let ms: u64 = 25;
     let mut relay = middle.command(crate::this());
-    relay.args(["relay", "one", "other", &ms.to_string()]);
+    relay.args(["relay", &(ms * 1000).to_string(), "one", "other"]);
+    // It relays until its input ends: with this program.
+    relay.stdin(Stdio::piped());
     let mut relay = Program::start("relay", &mut relay, TIMEOUT * 4)?;
     relay.wait_for("relaying")?;
     for &transport in transports {
