@@ -4,8 +4,9 @@
 //! switch to which all of them are connected. UCX sees different machines and takes TCP.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,45 @@ const NAMESPACES: [&str; 4] = ["--net", "--mount", "--ipc", "--uts"];
 
 /// A switch, and hosts that are connected by it. `scratch` is a folder for files of theirs.
 pub(crate) fn network(scratch: &Path, count: usize) -> Result<(Host, Vec<Host>), String> {
+    let (switch, hosts) = plugged(scratch, count)?;
+    for host in &hosts {
+        switch.run("ip", &["link", "set", &host.port(), "master", "switch"])?;
+    }
+    Ok((switch, hosts))
+}
+
+/// As [`network`], with a switch that hands each frame on after a delay, by the relay of the program `two-hosts`, on this processor.
+pub(crate) fn network_with_delay(
+    scratch: &Path,
+    count: usize,
+    two_hosts: &Path,
+    delay: Duration,
+    processor: Option<usize>,
+) -> Result<(Relay, Vec<Host>), String> {
+    let (switch, hosts) = plugged(scratch, count)?;
+    let mut relay = switch.command_on(processor, &two_hosts.to_string_lossy());
+    relay
+        .args(["relay", &delay.as_micros().to_string()])
+        .args(hosts.iter().map(Host::port))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut program = Running::start(&mut relay)?;
+    let output = program.0.stdout.take().ok_or("the relay has no output")?;
+    let mut output = BufReader::new(output);
+    line_of(&mut output, "relaying")?;
+    let relay = Relay {
+        _switch: switch,
+        program,
+        output,
+    };
+    Ok((relay, hosts))
+}
+
+/// The namespaces of a switch, and hosts whose interfaces have their other ends there.
+fn plugged(scratch: &Path, count: usize) -> Result<(Host, Vec<Host>), String> {
     let switch = Host::new(scratch, 0)?;
+    // First, so that no port has the number of the host's interface: UCX makes no connection over an interface whose number is that of
+    // its other end.
     switch.run("ip", &["link", "add", "switch", "type", "bridge"])?;
     switch.run("ip", &["link", "set", "switch", "up"])?;
     let hosts = (1..=count)
@@ -25,6 +64,32 @@ pub(crate) fn network(scratch: &Path, count: usize) -> Result<(Host, Vec<Host>),
     Ok((switch, hosts))
 }
 
+/// What follows `start` on the next line of a program that begins so.
+pub(crate) fn line_of(output: &mut impl BufRead, start: &str) -> Result<String, String> {
+    for line in output.lines() {
+        let line = line.map_err(|e| format!("cannot read what a program says: {e}"))?;
+        if let Some(rest) = line.strip_prefix(start) {
+            return Ok(rest.trim().to_owned());
+        }
+    }
+    Err(format!("a program ended without saying `{start}…`"))
+}
+
+/// A switch that is a program.
+pub(crate) struct Relay {
+    _switch: Host,
+    program: Running,
+    output: BufReader<ChildStdout>,
+}
+
+impl Relay {
+    /// Ends it. Returns what it says about the frames.
+    pub(crate) fn end(mut self) -> Result<String, String> {
+        drop(self.program.0.stdin.take());
+        line_of(&mut self.output, "relayed ")
+    }
+}
+
 /// A host made of namespaces, and the process that holds them.
 pub(crate) struct Host {
     holder: Running,
@@ -33,6 +98,16 @@ pub(crate) struct Host {
 
 /// A program that ends with this value.
 pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
+        let child = command.spawn();
+        child.map(Self).map_err(|e| {
+            let name = command.get_program().to_string_lossy();
+            format!("`{name}` does not start: {e}")
+        })
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -49,11 +124,8 @@ impl Host {
             .args(NAMESPACES)
             .args(["sleep", "infinity"])
             .stdin(Stdio::null());
-        let holder = holder
-            .spawn()
-            .map_err(|e| format!("`unshare` does not start: {e}"))?;
         let host = Self {
-            holder: Running(holder),
+            holder: Running::start(&mut holder)?,
             number,
         };
         let until = Instant::now() + Duration::from_secs(60);
@@ -84,16 +156,21 @@ impl Host {
         format!("10.77.0.{}", self.number)
     }
 
-    /// Connects this host to the switch.
+    /// The switch's end of its interface.
+    fn port(&self) -> String {
+        format!("port{}", self.number)
+    }
+
+    /// Gives this host an interface whose other end is the switch's.
     fn plug_into(&self, switch: &Self) -> Result<(), String> {
-        let (port, pid) = (format!("port{}", self.number), self.pid().to_string());
+        let (port, pid) = (self.port(), self.pid().to_string());
         switch.run(
             "ip",
             &[
                 "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid,
             ],
         )?;
-        switch.run("ip", &["link", "set", &port, "master", "switch", "up"])?;
+        switch.run("ip", &["link", "set", &port, "up"])?;
         self.run(
             "ip",
             &["address", "add", &format!("{}/24", self.ip()), "dev", "eth0"],
@@ -109,6 +186,16 @@ impl Host {
             .args(NAMESPACES)
             .arg(program)
             .stdin(Stdio::null());
+        command
+    }
+
+    /// As [`command`](Self::command), on this processor; `None`: on any.
+    pub(crate) fn command_on(&self, processor: Option<usize>, program: &str) -> Command {
+        let Some(processor) = processor else {
+            return self.command(program);
+        };
+        let mut command = self.command("taskset");
+        command.args(["--cpu-list", &processor.to_string(), program]);
         command
     }
 

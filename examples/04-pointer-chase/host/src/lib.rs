@@ -36,7 +36,7 @@ use permutation::{Cut, Permutation};
 use waiting::Spin;
 
 const USAGE: &str = "cargo ifunc run 04-pointer-chase -- [--servers N] [--depth D] [--entries LOG2] [--batch K] [--seconds S] \
-                     [--modes get,am,ifunc] [--spin MICROSECONDS] [--seed SEED] [--json FILE]";
+                     [--modes get,am,ifunc] [--spin MICROSECONDS] [--turn MILLISECONDS] [--seed SEED] [--json FILE]";
 
 /// The command line, the same for servers and source.
 #[derive(Clone, Debug)]
@@ -86,6 +86,7 @@ impl Options {
                 servers,
                 depth: args.number("--depth", 64, 1, 4096)?,
                 time: Duration::try_from_secs_f64(seconds)?,
+                turn: Duration::from_millis(args.number("--turn", 40, 1, 60_000)?),
             },
             batch: args.number("--batch", 16, 1, 1024)? as usize,
             modes: modes.map(str::parse).collect::<Result<_, _>>()?,

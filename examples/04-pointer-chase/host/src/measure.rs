@@ -25,8 +25,6 @@ pub trait Chaser {
     fn wait(&mut self) -> Result<Ended, Failure>;
 }
 
-/// How long a mode has its turn, in each of the rounds: what else the machine does meets all modes.
-const TURN: Duration = Duration::from_millis(40);
 /// The least rounds.
 const ROUNDS: u32 = 5;
 
@@ -43,13 +41,16 @@ pub struct Plan {
     pub depth: u64,
     /// How long each mode is measured.
     pub time: Duration,
+    /// How long a mode has its turn, in each of the rounds, if there is time for the least of them: what else the machine does meets
+    /// all modes.
+    pub turn: Duration,
 }
 
 impl Plan {
     /// How often each mode has its turn.
     #[must_use]
     pub fn rounds(&self) -> u32 {
-        let turns = self.time.as_nanos() / TURN.as_nanos();
+        let turns = self.time.as_nanos() / self.turn.as_nanos().max(1);
         u32::try_from(turns).unwrap_or(u32::MAX).max(ROUNDS)
     }
 }
