@@ -86,7 +86,7 @@ impl Both {
                     break answer?;
                 }
                 polls += 1;
-                if polls % 1024 == 0 {
+                if polls.is_multiple_of(1024) {
                     let until = *until.get_or_insert_with(|| Instant::now() + TIMEOUT);
                     ensure!(Instant::now() < until, "no answer for {} s", TIMEOUT.as_secs());
                 }
