@@ -126,6 +126,42 @@ fn everything_can_be_said() {
     );
 }
 
+/// Each key alone, and all of them.
+#[test]
+fn each_key_of_runners_is_an_option() {
+    let new = RunnerOptions::new;
+    let minutes = Duration::from_secs(180);
+    let each = [
+        ("program = \"bin/runner\"", new().program("bin/runner")),
+        ("program = \"/opt/runner\"", new().program("/opt/runner")),
+        ("memory-bytes = 1_048_576", new().memory(1 << 20)),
+        ("cpu-time = \"3min\"", new().cpu_time(minutes)),
+        ("max-runners = 7", new().max_runners(7)),
+        ("without-landlock = true", new().without_landlock(true)),
+        ("without-landlock = false", new()),
+        (
+            "program = \"r\"\nmemory-bytes = 5\ncpu-time = \"3min\"\nmax-runners = 0\nwithout-landlock = true",
+            new()
+                .program("r")
+                .memory(5)
+                .cpu_time(minutes)
+                .max_runners(0)
+                .without_landlock(true),
+        ),
+    ];
+    for (text, options) in each {
+        let found = parse(&format!("[faults]\nlevel = \"process\"\n[runners]\n{text}\n")).unwrap();
+        let expected = Policy::new().level(Level::Process).runners(options);
+        assert_eq!(format!("{found:#?}"), format!("{expected:#?}"), "{text}");
+    }
+    // Relative to the file, not to where the target was started.
+    let text = "[runners]\nprogram = \"runner\"";
+    // SAFETY: no target uses it.
+    let found = unsafe { Policy::of_text(text, Path::new("/etc/ifunc/policy.toml")) }.unwrap();
+    let expected = Policy::new().runners(new().program("/etc/ifunc/runner"));
+    assert_eq!(format!("{found:#?}"), format!("{expected:#?}"));
+}
+
 #[test]
 fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
     for (text, line, why, help) in [
@@ -165,6 +201,60 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
             2,
             "`2 days` is not a time",
             "`max-run-time = \"2s\"`",
+        ),
+        (
+            "[faults]\nlevel = \"runners\"",
+            2,
+            "no level `runners`",
+            "or `level = \"process\"`",
+        ),
+        (
+            "[runners]\nmemory = 1",
+            2,
+            "unknown field `memory`",
+            "`program`, `memory-bytes`, `cpu-time`, `max-runners`, `without-landlock`",
+        ),
+        (
+            "[runners]\nprogram = 1",
+            2,
+            "invalid type",
+            "write `program = \"/usr/bin/ifunc-runner\"`",
+        ),
+        (
+            "[runners]\nmemory-bytes = \"256M\"",
+            2,
+            "invalid type",
+            "write `memory-bytes = 268_435_456`",
+        ),
+        (
+            "[runners]\nmemory-bytes = -1",
+            2,
+            "invalid value",
+            "write `memory-bytes = 268_435_456`",
+        ),
+        (
+            "[runners]\nmax-runners = 2\ncpu-time = \"ten\"",
+            3,
+            "`ten` is not a time",
+            "write `cpu-time = \"10min\"`",
+        ),
+        (
+            "[runners]\ncpu-time = 10",
+            2,
+            "invalid type",
+            "write `cpu-time = \"10min\"`",
+        ),
+        (
+            "[runners]\n\nmax-runners = -1",
+            3,
+            "invalid value",
+            "write `max-runners = 64`",
+        ),
+        (
+            "[runners]\nwithout-landlock = \"yes\"",
+            2,
+            "invalid type",
+            "write `without-landlock = true`",
         ),
         (
             "[[key]]\nname = \"a\"",
