@@ -384,12 +384,31 @@ policies of targets: ifunc_rt::Policy::accept_key, or `file` in the policy file.
 tls:// who a process is: there, IFUNC_TLS_KEY names the secret key of the process, and IFUNC_TLS_PEERS the public keys of its \
 peers. Overwrites nothing.
 
+With --ca the key is that of an authority, and NAME.pem is its certificate, for ten years. With --certificate and --by, NAME.pem \
+is a certificate of the new key, which the authority has issued: the policy of a target names the authority once instead of each key, \
+and sources know their targets by name. IFUNC_TLS_CERTIFICATE names the certificate of a process, IFUNC_TLS_AUTHORITY that of the \
+authority. An authority that you have issues the same, for a key of `openssl genpkey -algorithm ed25519`.
+
 Examples:
-  cargo ifunc keygen builds                      # builds.key and builds.pub")]
+  cargo ifunc keygen builds                      # builds.key and builds.pub
+  cargo ifunc keygen --ca cluster                # cluster.key, cluster.pub and cluster.pem
+  cargo ifunc keygen --by cluster.key --certificate store.example --certificate 10.1.0.7 store")]
 pub(crate) struct KeygenArgs {
-    /// Name of the key; the files get this name, with `.key` and `.pub`
+    /// Name of the key; the files get this name, with `.key`, `.pub` and `.pem`
     #[arg(value_name = "NAME")]
     pub(crate) path: PathBuf,
+    /// Make the key of an authority, and its certificate
+    #[arg(long, conflicts_with = "certificate")]
+    pub(crate) ca: bool,
+    /// A name of the process, for its certificate: a DNS name, an IP address or a URI
+    #[arg(long, value_name = "DNS", requires = "by")]
+    pub(crate) certificate: Vec<String>,
+    /// The key of the authority, from `cargo ifunc keygen --ca`
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) by: Option<PathBuf>,
+    /// How long the certificate is valid
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650), requires = "certificate")]
+    pub(crate) days: u32,
 }
 
 #[derive(Debug, Args)]

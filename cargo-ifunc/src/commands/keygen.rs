@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ifunc_rt::keys::SecretKey;
 
+use super::certify;
 use crate::cli::KeygenArgs;
 use crate::error::Failure;
 use crate::shell::Shell;
@@ -22,9 +23,15 @@ pub(crate) fn run(args: &KeygenArgs, shell: &mut Shell) -> Result<(), Failure> {
         path.push(extension);
         path
     };
-    let (secret, public) = (beside(".key"), beside(".pub"));
-    let exists = [&secret, &public]
+    let (secret, public, certificate) = (beside(".key"), beside(".pub"), beside(".pem"));
+    let pem = match &args.by {
+        Some(by) => Some(certify::certificate(&key, &args.certificate, args.days, by)?),
+        None => args.ca.then(|| certify::authority(&key)).transpose()?,
+    };
+    let written = [Some(&secret), Some(&public), pem.as_ref().map(|_| &certificate)];
+    let exists = written
         .into_iter()
+        .flatten()
         .find(|path| Path::new(path).exists());
     if let Some(path) = exists {
         return Err(Failure::Message(format!(
@@ -38,6 +45,17 @@ pub(crate) fn run(args: &KeygenArgs, shell: &mut Shell) -> Result<(), Failure> {
         "Generated",
         format_args!("{} ({})", Path::new(&secret).display(), key.public()),
     );
+    if let Some(pem) = pem {
+        std::fs::write(&certificate, pem).map_err(Failure::io("write", &certificate))?;
+        let path = Path::new(&certificate).display();
+        match args.ca {
+            true => shell.status(
+                "Written",
+                format_args!("{path}, for policies and for IFUNC_TLS_AUTHORITY"),
+            ),
+            false => shell.status("Written", format_args!("{path}, for IFUNC_TLS_CERTIFICATE")),
+        }
+    }
     shell.status(
         "Written",
         format_args!("{}, for the policies of targets", Path::new(&public).display()),

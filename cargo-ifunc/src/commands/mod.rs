@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 pub(crate) mod call;
+pub(crate) mod certify;
 pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod doctor;

@@ -212,6 +212,52 @@ fn image(name: &str) -> Vec<u8> {
 }
 
 #[test]
+fn an_authority_certifies_processes() {
+    use ifunc_rt::keys::{Certificate, CertificateAuthority, SecretKey, TlsKeys};
+    use ifunc_rt::{ConnectError, Policy, Source, SourceError, SourceOptions, Target};
+
+    let folder = tempfile::tempdir().expect("folder");
+    let folder = folder.path();
+    ifunc(folder, &["keygen", "--ca", "cluster"]).succeeded();
+    let by = ["keygen", "--by", "cluster.key", "--certificate"];
+    let certify = |args: &[&str]| ifunc(folder, &[&by, args].concat());
+    certify(&["127.0.0.1", "--certificate", "store.example", "store"]).succeeded();
+    certify(&["spiffe://cluster/ada", "ada"]).succeeded();
+    certify(&["bob.example", "--days", "1", "bob"]).succeeded();
+    certify(&["a b", "eve"]).failed(2, &["`a b` is no name", "help: "]);
+    certify(&["store.example", "store"]).failed(1, &["`store.key` exists"]);
+    ifunc(folder, &["keygen", "--certificate", "x", "x"]).failed(2, &["--by"]);
+
+    let file = |name: &str| folder.join(name);
+    let trusted = CertificateAuthority::read(file("cluster.pem")).expect("an authority");
+    let keys = |name: &str| {
+        let key = SecretKey::read(file(&format!("{name}.key"))).expect("a key");
+        let certificate = Certificate::read(file(&format!("{name}.pem"))).expect("a certificate");
+        let keys = TlsKeys::new(key).certificate(certificate).expect("of the key");
+        keys.authority(trusted.clone())
+    };
+    let policy = Policy::new()
+        .connect_certificate(trusted.clone(), ["spiffe://cluster/ada"])
+        .expect("a name");
+    let target = Target::builder().policy(policy).tls(keys("store"));
+    let serving = target
+        .listen("tls://127.0.0.1:0")
+        .expect("a target")
+        .spawn(0u64)
+        .expect("a thread");
+    let connect = |name| {
+        let options = SourceOptions::default().tls(Some(keys(name)));
+        Source::connect_with(serving.address(), options)
+    };
+    drop(connect("ada").expect("a connection"));
+    let refused = connect("bob").map(drop).expect_err("another name");
+    assert!(
+        matches!(&refused, SourceError::Connect(ConnectError::Refused { reason, .. }) if reason.contains("`bob.example`")),
+        "{refused}"
+    );
+}
+
+#[test]
 fn an_image_is_signed_by_a_key_and_verified() {
     let folder = tempfile::tempdir().expect("folder");
     let folder = folder.path();

@@ -42,19 +42,24 @@ impl PublicKey {
 }
 
 impl SecretKey {
-    /// Reads a file that `cargo ifunc keygen` wrote.
+    /// Reads a file that `cargo ifunc keygen` wrote. With the cargo feature `tls`, also one in PEM, as `openssl genpkey -algorithm
+    /// ed25519` writes it; its name is that of the file.
     ///
     /// # Errors
     /// The file cannot be read or holds no secret key, or other users may read it.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, KeyError> {
         let path = path.as_ref();
-        let key = only(&read(path)?, path, SECRET, |fields| match fields {
-            [seed, name @ ..] => match hex::parse(seed) {
-                Some(seed) => Ok(Self::from_seed(seed, name.join(" "))),
-                None => Err(KeyError::Form(form_of(SECRET))),
-            },
-            [] => Err(KeyError::Form(form_of(SECRET))),
-        })?;
+        let text = read(path)?;
+        let key = match Self::of_pem(&text, path) {
+            Some(key) => key?,
+            None => only(&text, path, SECRET, |fields| match fields {
+                [seed, name @ ..] => match hex::parse(seed) {
+                    Some(seed) => Ok(Self::from_seed(seed, name.join(" "))),
+                    None => Err(KeyError::Form(form_of(SECRET))),
+                },
+                [] => Err(KeyError::Form(form_of(SECRET))),
+            })?,
+        };
         let about = std::fs::metadata(path).map_err(|error| cannot("read", path, error))?;
         let mode = about.mode() & 0o777;
         if about.is_file() && mode & !OWNER_ONLY != 0 {
@@ -62,6 +67,25 @@ impl SecretKey {
             return Err(KeyError::NotSecret { path, mode });
         }
         Ok(key)
+    }
+
+    /// The key of a file in PEM. `None`: it is none.
+    fn of_pem(text: &str, path: &Path) -> Option<Result<Self, KeyError>> {
+        #[cfg(feature = "tls")]
+        return super::certificate::seed_of_pem(text).map(|seed| {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let key = seed.map(|seed| Self::from_seed(seed, name));
+            key.map_err(|why| KeyError::Line {
+                path: path.to_owned(),
+                line: 1,
+                why: why.to_string(),
+            })
+        });
+        #[cfg(not(feature = "tls"))]
+        {
+            let _ = (text, path);
+            None
+        }
     }
 
     /// Writes a new file, of mode 0600, that [`read`](Self::read) reads.
@@ -223,7 +247,7 @@ fn only<T>(
     parse(rest).map_err(|error| fail(line, error.to_string()))
 }
 
-fn read(path: &Path) -> Result<String, KeyError> {
+pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     let read = || {
         if std::fs::metadata(path)?.len() > MAX_FILE {
             return Err(std::io::Error::other(format!(

@@ -28,6 +28,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "tls")]
+mod authority;
+#[cfg(feature = "tls")]
+pub(crate) mod certificate;
 mod file;
 mod hex;
 mod tls;
@@ -40,6 +44,12 @@ use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use ifunc_abi::ImageId;
 use ifunc_abi::signature;
 
+#[cfg(feature = "tls")]
+pub(crate) use authority::CertifiedSide;
+#[cfg(feature = "tls")]
+pub use authority::{CertificateAuthority, CertificateError};
+#[cfg(feature = "tls")]
+pub use certificate::Certificate;
 pub(crate) use hex::Hex;
 pub use tls::TlsKeys;
 
@@ -75,6 +85,24 @@ pub enum KeyError {
         /// The system's error.
         error: std::io::Error,
     },
+    /// A file holds no certificate, or not what it must hold for its use.
+    #[error("`{}` is no file of certificates for this: {why}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// The certificate is of another key than the process's own.
+    #[error(
+        "the certificate is of the key {certified}, and this process has the key {own}; help: name the key that the certificate was made for"
+    )]
+    OtherKey {
+        /// The key of the certificate.
+        certified: PublicKey,
+        /// The key of the process.
+        own: PublicKey,
+    },
     /// Other users may read or write a file that holds a secret key.
     #[error(
         "`{path}` is a secret key that other users may read (mode {mode:o}); help: `chmod 600 {path}`, and make a new key if one may have",
@@ -86,6 +114,16 @@ pub enum KeyError {
         /// Its mode.
         mode: u32,
     },
+}
+
+#[cfg(feature = "tls")]
+impl KeyError {
+    fn certificate(path: &std::path::Path, why: String) -> Self {
+        Self::Certificate {
+            path: path.to_owned(),
+            why,
+        }
+    }
 }
 
 /// The signature does not match the image and the key.
@@ -177,6 +215,15 @@ impl SecretKey {
     #[must_use]
     pub fn public(&self) -> PublicKey {
         PublicKey(self.key.verifying_key().to_bytes())
+    }
+
+    /// The key as PKCS#8 (RFC 8410), for tools that make certificates.
+    #[must_use]
+    pub fn to_pkcs8(&self) -> Vec<u8> {
+        const HEAD: [u8; 16] = [
+            0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+        ];
+        [&HEAD[..], self.key.as_bytes()].concat()
     }
 
     /// Signs a message.

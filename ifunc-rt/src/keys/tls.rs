@@ -2,22 +2,37 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+#[cfg(feature = "tls")]
+use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(feature = "tls")]
+use super::{Certificate, CertificateAuthority};
 use super::{KeyError, PublicKey, SecretKey};
 
 /// Names the file of this process's secret key for `tls`.
 const KEY: &str = "IFUNC_TLS_KEY";
 /// Names the files of the public keys of its peers, with `:` between them.
 const PEERS: &str = "IFUNC_TLS_PEERS";
+/// Names the file of this process's certificate.
+#[cfg(feature = "tls")]
+const CERTIFICATE: &str = "IFUNC_TLS_CERTIFICATE";
+/// Names the file of the authority that certifies targets.
+#[cfg(feature = "tls")]
+const AUTHORITY: &str = "IFUNC_TLS_AUTHORITY";
 
 /// The keys of a process for the `tls` transport: its own, by which it proves to its peers who it is, and those of the peers.
 ///
 /// A source connects to targets whose keys are among [`peers`](Self::peer), and to no others. A target admits sources whose keys are
 /// among them, or in its [`Policy`](crate::Policy::connect_key). A process that is given none takes them
 /// [from the environment](Self::from_env).
+///
+/// Certificates say the same of many processes by one file. A source that trusts an [`authority`](Self::authority) connects to targets
+/// by their names, and a process that has a [`certificate`](Self::certificate) proves by it who it is. A target admits certificates by
+/// its [`Policy`](crate::Policy::connect_certificate). The two sides are independent: a source may have a raw key and trust an authority,
+/// or the reverse.
 ///
 /// A key for `tls` is a file that `cargo ifunc keygen` wrote. Use another key than those that sign images: this one lies on the
 /// machine that runs the process.
@@ -36,6 +51,13 @@ const PEERS: &str = "IFUNC_TLS_PEERS";
 pub struct TlsKeys {
     key: Arc<SecretKey>,
     peers: Arc<BTreeSet<PublicKey>>,
+    #[cfg(feature = "tls")]
+    certificate: Option<Certificate>,
+    #[cfg(feature = "tls")]
+    authority: Option<CertificateAuthority>,
+    /// The name of the targets, in place of the host of each address.
+    #[cfg(feature = "tls")]
+    target_name: Option<Arc<str>>,
 }
 
 impl TlsKeys {
@@ -44,6 +66,12 @@ impl TlsKeys {
         Self {
             key: Arc::new(key),
             peers: Arc::default(),
+            #[cfg(feature = "tls")]
+            certificate: None,
+            #[cfg(feature = "tls")]
+            authority: None,
+            #[cfg(feature = "tls")]
+            target_name: None,
         }
     }
 
@@ -53,15 +81,79 @@ impl TlsKeys {
         self
     }
 
-    /// What the environment says: `IFUNC_TLS_KEY` is the file of the process's secret key, and `IFUNC_TLS_PEERS` names the files of
-    /// its peers' public keys, with `:` between them. `None`: `IFUNC_TLS_KEY` is not set.
+    /// Proves by this certificate, which is of the process's own key, who the process is: as a source, and as a target to the sources that
+    /// ask for one.
+    ///
+    /// ```no_run
+    /// use ifunc_rt::keys::{Certificate, CertificateAuthority, SecretKey, TlsKeys};
+    /// use ifunc_rt::{Source, SourceOptions};
+    ///
+    /// let keys = TlsKeys::new(SecretKey::read("analyst.key")?)
+    ///     .certificate(Certificate::read("analyst.pem")?)?
+    ///     .authority(CertificateAuthority::read("cluster.pem")?);
+    /// // The certificate of what listens there is of the name `store.example`.
+    /// let source = Source::connect_with("tls://store.example:7000", SourceOptions::default().tls(Some(keys)))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// A file cannot be read or holds no such key, or other users may read the secret key.
+    /// [`KeyError::OtherKey`]: it is of another key.
+    #[cfg(feature = "tls")]
+    pub fn certificate(mut self, certificate: Certificate) -> Result<Self, KeyError> {
+        let own = self.key.public();
+        if certificate.key() != own {
+            let certified = certificate.key();
+            return Err(KeyError::OtherKey { certified, own });
+        }
+        self.certificate = Some(certificate);
+        Ok(self)
+    }
+
+    /// As a source, connects to targets that this authority certifies, instead of those whose keys are known. The certificate must be of
+    /// the host of the address, or of the [`target_name`](Self::target_name).
+    #[cfg(feature = "tls")]
+    pub fn authority(mut self, authority: CertificateAuthority) -> Self {
+        self.authority = Some(authority);
+        self
+    }
+
+    /// As a source, expects certificates of this name, whatever the host of the address is: a DNS name, an IP address, or a URI such as
+    /// `spiffe://cluster/store`.
+    #[cfg(feature = "tls")]
+    pub fn target_name(mut self, name: &str) -> Self {
+        self.target_name = Some(name.into());
+        self
+    }
+
+    /// What the environment says: `IFUNC_TLS_KEY` is the file of the process's secret key, and `IFUNC_TLS_PEERS` names the files of
+    /// its peers' public keys, with `:` between them. `IFUNC_TLS_CERTIFICATE` is the file of its [certificate](Self::certificate), and
+    /// `IFUNC_TLS_AUTHORITY` that of the [authority](Self::authority) of its targets. `None`: `IFUNC_TLS_KEY` is not set.
+    ///
+    /// # Errors
+    /// A file cannot be read or does not hold what it must, or other users may read the secret key.
     pub fn from_env() -> Result<Option<Self>, KeyError> {
         let key = std::env::var_os(KEY).filter(|key| !key.is_empty());
         let peers = std::env::var_os(PEERS).unwrap_or_default();
-        key.map(|key| Self::read(Path::new(&key), &peers)).transpose()
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        let keys = Self::read(Path::new(&key), &peers)?;
+        #[cfg(feature = "tls")]
+        let keys = keys.read_certificates([CERTIFICATE, AUTHORITY].map(std::env::var_os))?;
+        Ok(Some(keys))
+    }
+
+    /// Adds the certificates in the files of a process and of an authority.
+    #[cfg(feature = "tls")]
+    fn read_certificates(self, [own, authority]: [Option<OsString>; 2]) -> Result<Self, KeyError> {
+        let mut keys = self;
+        if let Some(path) = own.filter(|path| !path.is_empty()) {
+            keys = keys.certificate(Certificate::read(path)?)?;
+        }
+        if let Some(path) = authority.filter(|path| !path.is_empty()) {
+            keys = keys.authority(CertificateAuthority::read(path)?);
+        }
+        Ok(keys)
     }
 
     fn read(key: &Path, peers: &OsStr) -> Result<Self, KeyError> {
@@ -91,7 +183,9 @@ impl TlsKeys {
             Ok(None) => Err(format!(
                 "this process has no key for `tls://`; help: make one by `cargo ifunc keygen`, and name its file in {KEY}, or set `SourceOptions::tls` of a source, `TargetBuilder::tls` of a target"
             )),
-            Err(error) => Err(format!("the keys that {KEY} and {PEERS} name: {error}")),
+            Err(error) => Err(format!(
+                "the files that {KEY}, {PEERS}, {CERTIFICATE} and {AUTHORITY} name: {error}"
+            )),
         }
     }
 
@@ -115,6 +209,18 @@ impl TlsKeys {
         self.peers.contains(key)
     }
 
+    /// The certificate of this process.
+    #[cfg(feature = "tls")]
+    pub(crate) fn own_certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
+    }
+
+    /// The authority of the targets, and their name if it is not the host of their address.
+    #[cfg(feature = "tls")]
+    pub(crate) fn targets(&self) -> Option<(&CertificateAuthority, Option<&str>)> {
+        Some((self.authority.as_ref()?, self.target_name.as_deref()))
+    }
+
     /// Whether no peer is known.
     #[cfg(feature = "tls")]
     pub(crate) fn has_no_peers(&self) -> bool {
@@ -124,7 +230,12 @@ impl TlsKeys {
 
 impl PartialEq for TlsKeys {
     fn eq(&self, other: &Self) -> bool {
-        self.key.public() == other.key.public() && self.peers == other.peers
+        let is_same = self.key.public() == other.key.public() && self.peers == other.peers;
+        #[cfg(feature = "tls")]
+        let is_same = is_same
+            && (&self.certificate, &self.authority, &self.target_name)
+                == (&other.certificate, &other.authority, &other.target_name);
+        is_same
     }
 }
 
@@ -132,10 +243,14 @@ impl Eq for TlsKeys {}
 
 impl fmt::Debug for TlsKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsKeys")
-            .field("key", &self.key.public())
-            .field("peers", &self.peers)
-            .finish()
+        let mut shown = f.debug_struct("TlsKeys");
+        shown.field("key", &self.key.public()).field("peers", &self.peers);
+        #[cfg(feature = "tls")]
+        shown
+            .field("certificate", &self.certificate)
+            .field("authority", &self.authority)
+            .field("target_name", &self.target_name);
+        shown.finish()
     }
 }
 

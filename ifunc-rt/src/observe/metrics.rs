@@ -122,10 +122,11 @@ impl Metrics {
     /// A source has connected.
     pub(crate) fn connected(self: &Arc<Self>, info: SourceInfo, lanes: Vec<String>) -> SourceMetrics {
         let link = Arc::<LinkCounters>::default();
+        let number = info.connection;
         let mut tables = self.tables();
         tables.connected += 1;
         tables.sources.insert(
-            info.connection,
+            number,
             SourceRecord {
                 info,
                 since: Instant::now(),
@@ -138,7 +139,7 @@ impl Metrics {
         drop(tables);
         SourceMetrics {
             metrics: self.clone(),
-            number: info.connection,
+            number,
             link,
         }
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+#[cfg(feature = "tls")]
+use super::certificates::CertificateRule;
 use crate::keys::{PublicKey, TlsKeys};
 
 /// Which peers connect: by user where the kernel reports it, by address where the transport knows it, by key where peers prove theirs.
@@ -15,6 +17,9 @@ pub(crate) struct Connect {
     addresses: Option<Vec<AddressRange>>,
     /// Keys of peers, and their names.
     keys: BTreeMap<PublicKey, String>,
+    /// Authorities, and the names of those of their certificates by which peers connect.
+    #[cfg(feature = "tls")]
+    pub(super) certificates: Vec<CertificateRule>,
     /// Keys that no peer connects by, whatever else is said of them.
     revoked: BTreeSet<PublicKey>,
     /// The keys of the target itself, and of its peers.
@@ -71,9 +76,13 @@ impl Connect {
         self.revoked.insert(key);
     }
 
-    /// Whether it names keys of peers.
+    /// Whether it names keys of peers, or certificates.
     pub(crate) fn has_keys(&self) -> bool {
-        !self.keys.is_empty()
+        #[cfg(feature = "tls")]
+        let has_certificates = !self.certificates.is_empty();
+        #[cfg(not(feature = "tls"))]
+        let has_certificates = false;
+        has_certificates || !self.keys.is_empty()
     }
 
     /// Whether no peer connects by this key any more.

@@ -9,7 +9,11 @@ use toml::Spanned;
 
 use super::{AddressRange, Grant, Policy, Quotas, Unsigned};
 use crate::RunnerOptions;
-use crate::keys::PublicKey;
+#[cfg(feature = "tls")]
+use crate::keys::CertificateAuthority;
+#[cfg(feature = "tls")]
+use crate::keys::certificate::is_name;
+use crate::keys::{KeyError, PublicKey};
 use crate::target::Level;
 
 /// Largest file that is read.
@@ -71,6 +75,11 @@ impl Policy {
     /// [[connect.key]]                    # over tls, beside the peers of the target's own keys
     /// name = "ada"
     /// file = "ada.pub"                   # or: public = "8a88…"
+    ///
+    /// [[connect.certificate]]            # over tls: certificates of an authority, in PEM
+    /// ca = "cluster.pem"
+    /// names = ["ada.example"]            # DNS names, addresses, URIs; without this line, every name that it certifies
+    /// revoked = "revoked.pem"            # its list of revoked certificates; without this line, those in the file `ca`
     ///
     /// [quotas]                           # of each connection
     /// image-bytes = 1_048_576
@@ -162,6 +171,9 @@ impl Policy {
         for PeerTable { name, public, file } in file.connect.key {
             let key = reader.key(&name, public.as_ref(), file.as_ref())?;
             policy = policy.connect_key(name.into_inner(), key);
+        }
+        for table in file.connect.certificate {
+            policy = reader.certificate(policy, table)?;
         }
         for key in &file.revoked {
             policy = policy.revoke(reader.parse(key)?);
@@ -271,6 +283,20 @@ struct ConnectTable {
     addresses: Option<Vec<Spanned<String>>>,
     #[serde(default)]
     key: Vec<PeerTable>,
+    #[serde(default)]
+    certificate: Vec<CertificateTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "there are no certificates without TLS")
+)]
+struct CertificateTable {
+    ca: Spanned<String>,
+    names: Option<Vec<Spanned<String>>>,
+    revoked: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -379,7 +405,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// What to write, by the key of a line.
-const EXAMPLES: [(&str, &str); 28] = [
+const EXAMPLES: [(&str, &str); 31] = [
     (
         "revoked",
         "`revoked = [\"KEY\"]`, each the 64 hexadecimal digits of a file that `cargo ifunc keygen` wrote",
@@ -433,6 +459,18 @@ const EXAMPLES: [(&str, &str); 28] = [
     (
         "[[connect.key]]",
         "`name = \"ada\"` and `file = \"ada.pub\"` below it",
+    ),
+    (
+        "[[connect.certificate]]",
+        "`ca = \"cluster.pem\"` and `names = [\"ada.example\"]` below it",
+    ),
+    (
+        "ca",
+        "`ca = \"cluster.pem\"`, the certificate of the authority in PEM, relative to the policy",
+    ),
+    (
+        "names",
+        "`names = [\"ada.example\", \"10.1.0.7\", \"spiffe://cluster/ada\"]`; a wildcard is for certificates",
     ),
     ("[key]", "`[[key]]`"),
 ];
@@ -493,13 +531,51 @@ impl Reader<'_> {
 
     /// The key in a file.
     fn key_file(&self, file: &Spanned<String>) -> Result<PublicKey, PolicyFileError> {
+        self.named_file(file, |path| PublicKey::read(path).map(|(key, _)| key))
+    }
+
+    /// What a file holds that the policy names, which other users may not change.
+    fn named_file<T>(
+        &self,
+        file: &Spanned<String>,
+        read: impl FnOnce(&Path) -> Result<T, KeyError>,
+    ) -> Result<T, PolicyFileError> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let path = folder.join(file.get_ref());
-        let key = check_owner(&path)
+        let found = check_owner(&path)
             .map_err(|error| error.to_string())
-            .and_then(|()| PublicKey::read(&path).map_err(|error| error.to_string()));
-        key.map(|(key, _)| key)
-            .map_err(|why| self.fail(file.span().start, why))
+            .and_then(|()| read(&path).map_err(|error| error.to_string()));
+        found.map_err(|why| self.fail(file.span().start, why))
+    }
+
+    /// The policy with the certificates of a table.
+    #[cfg(feature = "tls")]
+    fn certificate(&self, policy: Policy, table: CertificateTable) -> Result<Policy, PolicyFileError> {
+        let CertificateTable { ca, names, revoked } = table;
+        let mut authority = self.named_file(&ca, |path| CertificateAuthority::read(path))?;
+        if let Some(revoked) = revoked {
+            authority = self.named_file(&revoked, |path| authority.revoked_by(path))?;
+        }
+        let Some(names) = names else {
+            return Ok(policy.connect_any_certificate(authority));
+        };
+        let wrong = names.iter().find(|name| !is_name(name.get_ref()));
+        if let Some(name) = wrong {
+            let why = format!(
+                "`{}` is not a name by which a certificate connects",
+                name.get_ref()
+            );
+            return Err(self.fail(name.span().start, why));
+        }
+        let names = names.iter().map(Spanned::get_ref);
+        let added = policy.connect_certificate(authority, names);
+        added.map_err(|error| self.fail(ca.span().start, error.to_string()))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn certificate(&self, _: Policy, table: CertificateTable) -> Result<Policy, PolicyFileError> {
+        let why = "this program was built without TLS, which certificates need; help: build `ifunc-rt` with its feature `tls`";
+        Err(self.fail(table.ca.span().start, why.into()))
     }
 }
 

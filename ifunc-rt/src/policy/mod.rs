@@ -1,6 +1,8 @@
 //! What a target admits: which peers connect, whose code runs, what that code may import and use, and what a fault does.
 
 mod authority;
+#[cfg(feature = "tls")]
+mod certificates;
 mod connect;
 mod file;
 mod grant;
@@ -29,7 +31,7 @@ use crate::transport::Peer;
 use crate::transport::address::Knows;
 
 /// A connected source, as far as the kernel identifies it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceInfo {
     /// Number of the connection on this target: the value of [`Context::sender`](ifunc_abi::context::Context::sender).
@@ -40,6 +42,9 @@ pub struct SourceInfo {
     pub pid: Option<i32>,
     /// The key that it connected by, over `tls`.
     pub key: Option<PublicKey>,
+    /// The name of the certificate that it connected by, over `tls`: that of the [policy](Policy::connect_certificate) by which it was
+    /// admitted.
+    pub name: Option<Arc<str>>,
 }
 
 impl SourceInfo {
@@ -49,6 +54,10 @@ impl SourceInfo {
             uid: peer.uid,
             pid: peer.pid,
             key: peer.key,
+            name: peer
+                .certified
+                .as_ref()
+                .map(|certified| Arc::clone(&certified.name)),
         }
     }
 }
@@ -108,7 +117,7 @@ pub enum Unsigned {
 ///
 /// | what is refused | status at the source |
 /// |---|---|
-/// | a connection of another user, from another address, or by another key | [`ConnectError::Refused`](crate::ConnectError::Refused) |
+/// | a connection of another user, from another address, or by another key or certificate | [`ConnectError::Refused`](crate::ConnectError::Refused) |
 /// | an image of a source of which nothing is accepted, or that [`accept_if`](Self::accept_if) refuses | [`Rejection::Policy`](crate::Rejection::Policy) |
 /// | an image without a signature, with a wrong one, or one by an unknown key | [`Rejection::Signature`](crate::Rejection::Signature) |
 /// | an image signed by a revoked key | [`Rejection::Revoked`](crate::Rejection::Revoked) |
@@ -168,6 +177,14 @@ pub enum PolicyError {
     NoPeerKeys {
         /// The address.
         address: String,
+    },
+    /// A name that no certificate has.
+    #[error(
+        "`{name}` is not a name by which a certificate connects; help: write a DNS name, an IP address or a URI; a wildcard is for certificates"
+    )]
+    Name {
+        /// The name.
+        name: String,
     },
     /// One key with two grants.
     #[error(

@@ -153,6 +153,7 @@ impl Bench {
                 uid: Some(uid),
                 pid: None,
                 key: None,
+                certified: None,
             },
             hello: ConnectConfig::default().hello,
             key: Some(Key::of(0)),

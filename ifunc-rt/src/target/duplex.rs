@@ -78,7 +78,7 @@ impl Duplex {
         let Ok(Ok(source)) = source else {
             unreachable!("it makes neither a descriptor nor a thread");
         };
-        host.peers.add(info, source.clone());
+        host.peers.add(info.clone(), source.clone());
         let peers = Some(host.peers.clone());
         Self::new(&source, info, key, Doorbell::Listener(peers), host)
     }
@@ -117,7 +117,7 @@ impl Duplex {
         let key = own_key(key, number);
         let mut duplex = Self::new(&source, info, key, doorbell, host);
         if let Some(nodes) = host.nodes().filter(|_| !reconnects) {
-            Self::list(&mut duplex.node, info, nodes, source.clone());
+            Self::list(&mut duplex.node, number, nodes, source.clone());
         }
         Ok((source, duplex))
     }
@@ -146,23 +146,23 @@ impl Duplex {
 
     /// Counts as a link to its node, if it has been accepted.
     #[cold]
-    fn list_accepted(node: &mut Option<Node>, doorbell: &Doorbell, info: SourceInfo, nodes: &Nodes) {
+    fn list_accepted(node: &mut Option<Node>, doorbell: &Doorbell, number: u64, nodes: &Nodes) {
         let source = match doorbell {
-            Doorbell::Listener(Some(peers)) => peers.source(info.connection),
+            Doorbell::Listener(Some(peers)) => peers.source(number),
             Doorbell::Listener(None) | Doorbell::Own { .. } => None,
         };
         if let Some(source) = source {
-            Self::list(node, info, nodes, source);
+            Self::list(node, number, nodes, source);
         }
     }
 
     /// Counts as a link to its node.
-    fn list(node: &mut Option<Node>, info: SourceInfo, nodes: &Nodes, source: Source) {
+    fn list(node: &mut Option<Node>, number: u64, nodes: &Nodes, source: Source) {
         if let Some(node) = node
             && node.listed.is_none()
             && node.number != nodes.number()
         {
-            nodes.link_up(node.number, info.connection, source);
+            nodes.link_up(node.number, number, source);
             node.listed = Some(nodes.clone());
         }
     }
@@ -175,7 +175,7 @@ impl Duplex {
     /// See [`Connection::meet`](super::poll::Connection::meet).
     pub(super) fn meet(&mut self, nodes: &Nodes) {
         if self.is_unlisted() && self.shared.lock().connection.has_frame() {
-            Self::list_accepted(&mut self.node, &self.doorbell, self.info, nodes);
+            Self::list_accepted(&mut self.node, &self.doorbell, self.info.connection, nodes);
         }
     }
 
@@ -271,7 +271,7 @@ impl Duplex {
             return Some(0);
         }
         if is_unlisted && let Some(nodes) = host.nodes() {
-            Self::list_accepted(&mut self.node, &self.doorbell, self.info, nodes);
+            Self::list_accepted(&mut self.node, &self.doorbell, self.info.connection, nodes);
         }
         if let Some((reply_to, outcome)) = served.run_taken(&mut self.answer) {
             let outcome = outcome.map(|len| &self.answer.as_slice()[..len]);

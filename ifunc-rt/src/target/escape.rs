@@ -54,7 +54,7 @@ pub enum AfterEscape {
 /// An invocation that ended early.
 pub struct Escaped<'a> {
     ifunc: &'a str,
-    source: SourceInfo,
+    source: &'a SourceInfo,
     why: Failure,
     detail: &'a [u8],
     argument: Argument,
@@ -71,7 +71,7 @@ impl Escaped<'_> {
 
     /// The source that sent the invocation.
     #[must_use]
-    pub fn source(&self) -> SourceInfo {
+    pub fn source(&self) -> &SourceInfo {
         self.source
     }
 
@@ -148,7 +148,7 @@ impl fmt::Debug for EscapeHook {
 impl Host {
     /// Calls the hook, if the invocation ended early.
     #[cold]
-    pub(super) fn escaped(&self, argument: &Argument, source: SourceInfo, ifunc: &str, failed: &Failed) {
+    pub(super) fn escaped(&self, argument: &Argument, source: &SourceInfo, ifunc: &str, failed: &Failed) {
         let Some(EscapeHook(hook)) = &self.on_escape else {
             return;
         };

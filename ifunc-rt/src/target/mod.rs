@@ -307,7 +307,7 @@ impl Target {
         let mut all: Vec<_> = self
             .links
             .iter()
-            .map(|connection| (connection.source(), connection.carried_by()))
+            .map(|connection| (connection.source().clone(), connection.carried_by()))
             .collect();
         all.sort_by_key(|(source, _)| source.connection);
         all

@@ -566,11 +566,11 @@ impl Connection {
         }
     }
 
-    pub(super) fn source(&self) -> SourceInfo {
+    pub(super) fn source(&self) -> &SourceInfo {
         match self {
-            Self::OneWay(connection) => connection.state.source,
-            Self::Duplex(connection) => connection.info,
-            Self::Tasks(tasks) => tasks.state.source,
+            Self::OneWay(connection) => &connection.state.source,
+            Self::Duplex(connection) => &connection.info,
+            Self::Tasks(tasks) => &tasks.state.source,
         }
     }
 

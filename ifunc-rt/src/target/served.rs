@@ -82,6 +82,7 @@ impl State {
             uid: Some(rustix::process::geteuid().as_raw()),
             pid: i32::try_from(std::process::id()).ok(),
             key: None,
+            certified: None,
         };
         let source = SourceInfo::new(number, &peer);
         Self::of(source, host.hello.node, "node", host)
@@ -97,13 +98,14 @@ impl State {
             uid = source.uid,
             pid = source.pid,
             key = source.key.map(tracing::field::display),
+            name = source.name.as_deref(),
             over = carried_by
         );
         limited!(info, [parent: &span] "source connected");
         // A transport that does not know the peer's user trusts every peer that reaches the address, with more than numbers.
         let may_ask = host.share_stats.unwrap_or(source.uid.is_none_or(|uid| uid == me));
         let copies_payloads = host.copy_payloads || source.uid != Some(me);
-        let metrics = host.metrics.connected(source, lanes);
+        let metrics = host.metrics.connected(source.clone(), lanes);
         Self {
             source,
             node,
@@ -699,7 +701,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ),
             _ => {}
         }
-        self.host.escaped(self.argument, state.source, ifunc, failed);
+        self.host.escaped(self.argument, &state.source, ifunc, failed);
     }
 }
 

@@ -403,7 +403,7 @@ fn a_plain_source_is_no_peer_and_a_dropped_source_ends_its_link() {
     let node = node.spawn(0u64).unwrap();
     assert_eq!(add(&there).call(&1).unwrap().wait().unwrap(), 2);
     assert_eq!(peers.list().len(), 1);
-    let (info, _) = peers.list()[0];
+    let (info, _) = peers.list().remove(0);
     assert!(peers.source(info.connection).is_some() && peers.source(u64::MAX).is_none());
     drop(there);
     until(|| peers.list().is_empty());

@@ -193,6 +193,15 @@ pub enum ConnectError {
         /// The key that it has.
         key: PublicKey,
     },
+    /// What listens there is not certified as the target that the source connects to.
+    #[cfg(feature = "tls")]
+    #[error("the certificate of what listens at `{address}` is not accepted: {problem}")]
+    Certificate {
+        /// The address.
+        address: String,
+        /// Why not.
+        problem: crate::keys::CertificateError,
+    },
     /// The target chose a larger ring than this source maps.
     #[error(
         "the target at `{address}` has rings of {bytes} bytes, and this source maps at most {max}; help: `SourceOptions::max_ring`, or `Target::builder().ring(..)` on the target"
@@ -226,6 +235,10 @@ pub enum ConnectError {
 impl ConnectError {
     /// Whether trying again may help: a target that is being restarted is not there for a moment.
     pub(crate) fn may_pass(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if matches!(self, Self::Certificate { .. }) {
+            return false;
+        }
         !matches!(
             self,
             Self::Refused { .. }

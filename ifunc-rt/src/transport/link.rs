@@ -144,6 +144,18 @@ pub(crate) struct Peer {
     pub(crate) pid: Option<i32>,
     /// The key that it has proved to hold, where peers prove theirs.
     pub(crate) key: Option<PublicKey>,
+    /// By what it is certified, and its name.
+    pub(crate) certified: Option<Arc<Certified>>,
+}
+
+/// A certificate that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Certified {
+    /// The name by which the peer is known.
+    pub(crate) name: Arc<str>,
+    /// The certificate, and those that lead from it to its authority.
+    #[cfg(feature = "tls")]
+    pub(crate) chain: Vec<rustls::pki_types::CertificateDer<'static>>,
 }
 
 /// Sleeping on a link's own doorbell, for a source. A target sleeps on its listener's.

@@ -16,6 +16,8 @@ pub(crate) use body::Body;
 pub(crate) use boxed::{Rx, Tx};
 pub(crate) use config::{ConnectConfig, ListenConfig, MAX_RING, PEER_TIMEOUT, RingSize};
 pub use error::{ConnectError, ListenError};
+#[cfg(feature = "tls")]
+pub(crate) use link::Certified;
 pub(crate) use link::{Ends, Key, Link, Pair, Park, Peer, Waiter, with_link};
 
 pub(crate) mod address;
@@ -31,6 +33,8 @@ mod loopback;
 mod shm;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(all(test, not(loom), feature = "tls"))]
+pub(crate) use tls::tests::authority;
 #[cfg(not(feature = "tls"))]
 #[path = "without_tls.rs"]
 mod tls;

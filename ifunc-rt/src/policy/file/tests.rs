@@ -169,7 +169,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
             "[connect]\nusrs = [1]",
             2,
             "unknown field `usrs`",
-            "expected one of `users`, `any-user`, `addresses`, `key`",
+            "expected one of `users`, `any-user`, `addresses`, `key`, `certificate`",
         ),
         (
             "[connect]\nusers = \"all\"",
@@ -303,6 +303,71 @@ fn what_is_wrong_is_named_with_its_line_and_what_to_write() {
         let error = parse(text).unwrap_err();
         assert!(error.contains(&format!("line {line}: ")), "{text}: {error}");
         assert!(error.contains(why) && error.contains(help), "{text}: {error}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn certificates_that_connect_are_named_by_files() {
+    use crate::transport::authority::{Authority, Says};
+
+    let authority = Authority::new("policy", 20);
+    let _ = authority.own_file();
+    authority.revoke(&[7]);
+    let certified = |names: &[&str], serial| {
+        let says = Says {
+            serial,
+            ..Says::names(names)
+        };
+        authority.certificate(&SecretKey::from_seed([1; 32], ""), &says)
+    };
+    let read = |text: &str| {
+        let path = authority.file("policy.toml", text);
+        // SAFETY: no target uses it.
+        unsafe { Policy::read(path) }
+    };
+    let head = "[[connect.certificate]]\nca = \"authority.pem\"\n";
+    let policy = read(&format!(
+        "{head}names = [\"ada.example\"]\n{head}revoked = \"revoked.pem\"\n"
+    ))
+    .unwrap();
+    for (names, serial, is_admitted) in [
+        (&["ada.example"][..], 7, true),
+        (&["bob.example"], 7, false),
+        (&["bob.example"], 8, true),
+    ] {
+        let admitted = policy
+            .connect
+            .admits_certificate(certified(names, serial).chain());
+        assert_eq!(admitted.as_deref().ok(), is_admitted.then_some(names[0]));
+    }
+    for (text, line, why) in [
+        (
+            format!("{head}names = [\n  \"*.example\"]"),
+            4,
+            "`*.example` is not a name",
+        ),
+        (
+            format!("{head}revoked = \"authority.pem\""),
+            3,
+            "no list of revoked certificates",
+        ),
+        (
+            "[[connect.certificate]]\nca = \"policy.toml\"".to_owned(),
+            2,
+            "holds no certificate",
+        ),
+        (
+            "[[connect.certificate]]\nnames = []".to_owned(),
+            1,
+            "missing field `ca`",
+        ),
+    ] {
+        let error = read(&text).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("line {line}: ")) && error.contains(why),
+            "{error}"
+        );
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn peer_of(socket: impl AsFd) -> SystemResult<Peer> {
         uid: Some(peer.uid.as_raw()),
         pid: Some(peer.pid.as_raw_pid()),
         key: None,
+        certified: None,
     })
 }
 

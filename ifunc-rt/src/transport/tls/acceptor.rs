@@ -11,21 +11,22 @@ use std::time::Duration;
 use ifunc_abi::hello::{self, Hello, HelloError, Message};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use rustls::{ServerConfig, ServerConnection};
 
 use super::connection::{Connection, Doorbell};
+use super::credentials::{Proof, Server};
 use super::flow::Flow;
 use super::greeting::{self, Incoming};
 use super::link;
 use super::socket::{peer_address, set_options};
-use super::stream::{End, Stream};
-use crate::keys::{PublicKey, TlsKeys};
+use super::stream::{End, Opening, Stream};
+use crate::keys::TlsKeys;
+use crate::keys::certificate::names_of;
 use crate::observe::limited;
 use crate::os::{EventFlags, raise_descriptor_limit_near};
 use crate::policy::Connect;
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
-use crate::transport::{Key, Link, ListenConfig, no_more_than};
+use crate::transport::{Certified, Key, Link, ListenConfig, Peer, no_more_than};
 
 /// Pause of accepting when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -46,7 +47,7 @@ pub(super) struct Acceptor {
     config: ListenConfig,
     /// This side's key, and those of the peers that it admits beside those of the policy.
     keys: TlsKeys,
-    tls: Arc<ServerConfig>,
+    tls: Server,
     /// The number of this node and 1; 0: it is no node of a group.
     node: AtomicU32,
     watcher: Arc<Watcher>,
@@ -70,8 +71,14 @@ struct State {
 /// A connection whose hello has not arrived.
 struct HalfOpen {
     socket: Watch,
-    stream: Stream,
+    stream: Handshake,
     incoming: Incoming,
+}
+
+enum Handshake {
+    /// The source's first message has not arrived.
+    Opening(Opening),
+    Stream(Stream),
 }
 
 impl Acceptor {
@@ -79,7 +86,7 @@ impl Acceptor {
         listening: OwnedFd,
         config: ListenConfig,
         keys: TlsKeys,
-        tls: Arc<ServerConfig>,
+        tls: Server,
     ) -> io::Result<Arc<Self>> {
         let watcher = Watcher::of_this_process()?;
         let acceptor = Arc::new(Self {
@@ -144,15 +151,12 @@ impl Acceptor {
 
     /// Begins a handshake.
     fn open(self: &Arc<Self>, socket: OwnedFd) {
-        let Ok(tls) = ServerConnection::new(Arc::clone(&self.tls)) else {
-            return;
-        };
         if set_options(socket.as_fd(), self.config.peer_timeout).is_err() {
             return;
         }
         let half_open = HalfOpen {
             socket: Watch::new(&self.watcher, socket),
-            stream: Stream::new(tls),
+            stream: Handshake::Opening(Opening::default()),
             incoming: Incoming::default(),
         };
         let (token, socket) = (half_open.socket.token(), &half_open.socket);
@@ -181,13 +185,28 @@ impl Acceptor {
     fn advance(&self, mut half_open: HalfOpen) -> Option<HalfOpen> {
         let HalfOpen {
             socket,
-            stream,
+            stream: handshake,
             incoming,
         } = &mut half_open;
-        let received = stream.receive(socket.as_fd(), |bytes| incoming.take(bytes));
-        // A peer that does not read as little as a handshake is not worth waiting for.
-        let flushed = stream.flush(socket.as_fd());
-        let done = received.and(flushed);
+        let done = match handshake {
+            Handshake::Stream(stream) => {
+                let received = stream.receive(socket.as_fd(), |bytes| incoming.take(bytes));
+                // A peer that does not read as little as a handshake is not worth waiting for.
+                let flushed = stream.flush(socket.as_fd());
+                received.and(flushed)
+            }
+            Handshake::Opening(opening) => {
+                let opened = opening.receive(socket.as_fd(), |hello| self.tls.choose(hello));
+                opened.and_then(|opened| match opened {
+                    Some(mut stream) => {
+                        let flushed = stream.flush(socket.as_fd());
+                        *handshake = Handshake::Stream(stream);
+                        flushed
+                    }
+                    None => Ok(()),
+                })
+            }
+        };
         if let Err(end) = done {
             if !matches!(end, End::Cut | End::Closed) {
                 let from = peer_address(socket.as_fd()).ok();
@@ -195,6 +214,9 @@ impl Acceptor {
             }
             return None;
         }
+        let Handshake::Stream(stream) = handshake else {
+            return Some(half_open);
+        };
         if stream.has_backlog() {
             return None;
         }
@@ -202,26 +224,36 @@ impl Acceptor {
         let Some(message) = message else {
             return Some(half_open);
         };
-        let (key, message) = (stream.peer(), message.to_vec());
-        self.greet(half_open, key, &message);
+        let (proof, message) = (stream.peer()?, message.to_vec());
+        let HalfOpen {
+            socket,
+            stream: Handshake::Stream(stream),
+            ..
+        } = half_open
+        else {
+            return None;
+        };
+        self.greet(Greeted { socket, stream }, proof, &message);
         None
     }
 
     /// Answers a hello.
-    fn greet(&self, mut half_open: HalfOpen, key: Option<PublicKey>, message: &[u8]) {
-        let Some(key) = key else {
-            return;
-        };
-        match self.check(&half_open, &key, message) {
-            Ok(hello) => self.establish(half_open, key, hello),
-            Err((is_busy, why)) => half_open.refuse(is_busy, &why),
+    fn greet(&self, mut greeted: Greeted, proof: Proof, message: &[u8]) {
+        match self.check(&greeted, proof, message) {
+            Ok((peer, hello)) => self.establish(greeted, peer, hello),
+            Err((is_busy, why)) => greeted.refuse(is_busy, &why),
         }
     }
 
     /// Decides whether the peer connects: whether to try again later, and why not.
-    fn check(&self, half_open: &HalfOpen, key: &PublicKey, message: &[u8]) -> Result<Hello, (bool, String)> {
-        let from = peer_address(half_open.socket.as_fd()).ok();
-        admit(&self.config.connect, &self.keys, key, from).map_err(|why| (false, why))?;
+    fn check(
+        &self,
+        greeted: &Greeted,
+        proof: Proof,
+        message: &[u8],
+    ) -> Result<(Peer, Hello), (bool, String)> {
+        let from = peer_address(greeted.socket.as_fd()).ok();
+        let peer = admit(&self.config.connect, &self.keys, proof, from).map_err(|why| (false, why))?;
         let hello = match hello::parse(greeting::TAG, message) {
             Ok(Message::Hello(hello, [])) => hello,
             Err(error @ HelloError::Version(_)) => return Err((false, error.to_string())),
@@ -239,14 +271,11 @@ impl Acceptor {
             );
             return Err((true, no_more_than(most)));
         }
-        Ok(hello)
+        Ok((peer, hello))
     }
 
     /// Establishes a connection.
-    fn establish(&self, half_open: HalfOpen, key: PublicKey, hello: Hello) {
-        let HalfOpen {
-            socket, mut stream, ..
-        } = half_open;
+    fn establish(&self, Greeted { socket, mut stream }: Greeted, peer: Peer, hello: Hello) {
         let node = self.node.load(Ordering::Relaxed).checked_sub(1);
         stream.encrypt(&greeting::of_target(&self.config, node), &[]);
         let written = stream.flush(socket.as_fd());
@@ -260,7 +289,7 @@ impl Acceptor {
         match connection {
             Ok(connection) => {
                 let max_body = self.config.to_source.max_body();
-                let link = link::new(&connection, hello, key, Some(Key::of(number)), max_body);
+                let link = link::new(&connection, hello, peer, Some(Key::of(number)), max_body);
                 self.state().links.push_back(link);
                 self.waiting.fetch_add(1, Ordering::Release);
                 self.doorbell.wake();
@@ -270,21 +299,43 @@ impl Acceptor {
     }
 }
 
-/// Decides whether the holder of a key connects from an address. Logs a refusal.
+/// Decides whether the holder of a key, or of a certificate, connects from an address. Logs a refusal.
 ///
 /// # Errors
 /// The reason for the peer.
-fn admit(connect: &Connect, keys: &TlsKeys, key: &PublicKey, from: Option<SocketAddr>) -> Result<(), String> {
-    let name = connect.name_of_key(key);
-    if connect.is_revoked(key) {
+fn admit(connect: &Connect, keys: &TlsKeys, proof: Proof, from: Option<SocketAddr>) -> Result<Peer, String> {
+    let Proof { key, chain } = proof;
+    let mut name = connect.name_of_key(&key).map(str::to_owned);
+    if connect.is_revoked(&key) {
         limited!(warn, %key, name, ?from, "refused a connection: the policy revoked its key");
         return Err(format!("its policy revoked this process's key {key}"));
     }
-    if !connect.admits_key(key, keys) {
-        limited!(warn, %key, ?from, "refused a connection: the policy does not admit its key");
-        return Err(format!(
-            "its policy does not admit this process's key {key}; help: let the target's `Policy::connect_key` name it, or the peers of its keys (IFUNC_TLS_PEERS)"
-        ));
+    let mut certified = None;
+    if !connect.admits_key(&key, keys) {
+        let Some(chain) = chain else {
+            limited!(warn, %key, ?from, "refused a connection: the policy does not admit its key");
+            return Err(format!(
+                "its policy does not admit this process's key {key}; help: let the target's `Policy::connect_key` name it, or the peers of its keys (IFUNC_TLS_PEERS){}",
+                if connect.has_certificates() {
+                    "; or connect by a certificate: `TlsKeys::certificate`"
+                } else {
+                    ""
+                }
+            ));
+        };
+        match connect.admits_certificate(&chain) {
+            Ok(known) => {
+                name = Some(known.to_string());
+                certified = Some(Arc::new(Certified { name: known, chain }));
+            }
+            Err(why) => {
+                let names = names_of(&chain[0]).join(" ");
+                limited!(warn, %key, names, ?from, %why, "refused a connection: the policy does not admit its certificate");
+                return Err(format!(
+                    "its policy does not admit this process's certificate: {why}"
+                ));
+            }
+        }
     }
     if !connect.admits_address(from.map(|from| from.ip())) {
         limited!(warn, %key, name, ?from, "refused a connection: the policy does not admit its address");
@@ -293,7 +344,12 @@ fn admit(connect: &Connect, keys: &TlsKeys, key: &PublicKey, from: Option<Socket
                 .into(),
         );
     }
-    Ok(())
+    Ok(Peer {
+        uid: None,
+        pid: None,
+        key: Some(key),
+        certified,
+    })
 }
 
 impl State {
@@ -316,7 +372,13 @@ impl State {
     }
 }
 
-impl HalfOpen {
+/// A connection whose hello has arrived.
+struct Greeted {
+    socket: Watch,
+    stream: Stream,
+}
+
+impl Greeted {
     /// Says that the target does not take the connection, and why.
     fn refuse(&mut self, is_busy: bool, why: &str) {
         let socket = self.socket.as_fd();
@@ -358,6 +420,7 @@ mod tests {
     use crate::keys::SecretKey;
     use crate::observe::LogLimit;
     use crate::tests::logs::Log;
+    use crate::transport::tls::tests::authority::{Authority, Says};
 
     #[test]
     fn each_refusal_is_one_line() {
@@ -371,6 +434,30 @@ mod tests {
         let keys = TlsKeys::new(own).peer(peer.public());
         let from = Some("127.0.0.1:7".parse().unwrap());
         let _every_line = LogLimit::lift();
+        let authority = Authority::new("acceptor", 21);
+        let certified = nearby
+            .clone()
+            .connect_certificate(authority.trusted(), ["ada.example"])
+            .unwrap();
+        let of = |name| {
+            authority
+                .certificate(&stranger, &Says::names(&[name]))
+                .chain()
+                .to_vec()
+        };
+        for (name, line) in [
+            ("bob.example", "does not admit its certificate"),
+            ("ada.example", "admit its address"),
+        ] {
+            let log = Log::new(tracing::Level::WARN);
+            let (key, chain) = (stranger.public(), Some(of(name)));
+            let admitted = tracing::subscriber::with_default(log.clone(), || {
+                admit(&certified.connect, &keys, Proof { key, chain }, from)
+            });
+            let lines = log.lines();
+            assert!(admitted.is_err() && lines.len() == 1, "{lines:?}");
+            assert!(lines[0].contains(line) && lines[0].contains(name), "{lines:?}");
+        }
         for (policy, key, line) in [
             (&policy, &peer, None),
             (&policy, &named, None),
@@ -380,7 +467,8 @@ mod tests {
         ] {
             let log = Log::new(tracing::Level::WARN);
             let admitted = tracing::subscriber::with_default(log.clone(), || {
-                admit(&policy.connect, &keys, &key.public(), from)
+                let (key, chain) = (key.public(), None);
+                admit(&policy.connect, &keys, Proof { key, chain }, from)
             });
             let lines = log.lines();
             assert_eq!(

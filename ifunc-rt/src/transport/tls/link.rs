@@ -7,14 +7,13 @@ use ifunc_abi::hello::Hello;
 
 use super::connection::Connection;
 use super::flow::{Arrived, Packet};
-use crate::keys::PublicKey;
 use crate::transport::{self, Body, Ends, Inbound, Key, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// The link over a connection. `key`: what the listener names it by.
 pub(super) fn new(
     connection: &Arc<Connection>,
     hello: Hello,
-    peer: PublicKey,
+    peer: Peer,
     key: Option<Key>,
     max_body: usize,
 ) -> Link {
@@ -30,11 +29,7 @@ pub(super) fn new(
     Link {
         ends: Ends::other(tx, rx),
         waiter: Arc::clone(connection) as Arc<dyn Waiter>,
-        peer: Peer {
-            uid: None,
-            pid: None,
-            key: Some(peer),
-        },
+        peer,
         hello,
         key,
     }

@@ -30,10 +30,10 @@ pub(in crate::transport) fn listen(
     let keys = TlsKeys::or_env(config.connect.tls.as_ref()).map_err(problem)?;
     if keys.has_no_peers() && !config.connect.has_keys() {
         return Err(problem(
-            "its policy admits no key, so no source could connect; help: `Policy::connect_key`, or name the files of the sources' public keys in IFUNC_TLS_PEERS".into(),
+            "its policy admits no key and no certificate, so no source could connect; help: `Policy::connect_key`, `Policy::connect_certificate`, or name the files of the sources' public keys in IFUNC_TLS_PEERS".into(),
         ));
     }
-    let tls = credentials::server(&keys).map_err(|error| problem(error.to_string()))?;
+    let tls = credentials::Server::new(&keys).map_err(|error| problem(error.to_string()))?;
     let resolved = at
         .resolve()
         .map_err(failed(format!("looking for the host of `{at}`")))?;

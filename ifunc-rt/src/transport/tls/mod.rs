@@ -31,4 +31,4 @@ pub(super) use listener::listen;
 pub(super) use source::connect;
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(super) mod tests;

@@ -6,19 +6,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustls::{ClientConnection, Error};
+use rustls::{AlertDescription, ClientConnection, Error};
 
 use super::connection::{Connection, Doorbell};
-use super::credentials;
+use super::credentials::{self, Client, Proof, Unknown};
 use super::flow::Flow;
 use super::greeting::{self, Incoming};
 use super::link;
 use super::socket::{connect_until, set_options, wait};
 use super::stream::{End, Stream};
-use crate::keys::{PublicKey, TlsKeys};
+use crate::keys::{CertificateError, TlsKeys};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::watch::{Watch, Watcher};
-use crate::transport::{ConnectConfig, ConnectError, Link};
+use crate::transport::{Certified, ConnectConfig, ConnectError, Link, Peer};
 
 /// Time of an attempt to reach the host. The kernel repeats what is lost after 1 s, 3 s, 7 s …: a new attempt is answered as soon as the
 /// link is up.
@@ -38,13 +38,14 @@ pub(in crate::transport) fn connect(
         deadline,
     };
     let keys = TlsKeys::or_env(config.tls.as_ref()).map_err(|problem| attempt.keys(problem))?;
-    if keys.has_no_peers() {
+    if keys.has_no_peers() && keys.targets().is_none() {
         return Err(attempt.keys(
-            "this process knows the key of no target; help: `TlsKeys::peer`, or name the file of the target's public key in IFUNC_TLS_PEERS".into(),
+            "this process knows the key of no target; help: `TlsKeys::peer`, or name the file of the target's public key in IFUNC_TLS_PEERS, or that of its authority in IFUNC_TLS_AUTHORITY".into(),
         ));
     }
     let socket = attempt.reach(at, config)?;
-    let (tls, unknown) = credentials::client(&keys).map_err(|error| attempt.keys(error.to_string()))?;
+    let Client { config: tls, unknown } =
+        Client::new(&keys, &at.host).map_err(|error| attempt.keys(error.to_string()))?;
     let tls = ClientConnection::new(tls, credentials::server_name())
         .map_err(|error| attempt.keys(error.to_string()))?;
     let mut stream = Stream::new(tls);
@@ -61,7 +62,7 @@ pub(in crate::transport) fn connect(
             break;
         }
         if let Err(end) = received.and(flushed).and(answered) {
-            return Err(attempt.ended(end, &unknown));
+            return Err(attempt.ended(end, &unknown, &keys));
         }
         if Instant::now() >= deadline {
             return Err(attempt.timeout("it accepted the connection and did not answer"));
@@ -77,8 +78,22 @@ pub(in crate::transport) fn connect(
     let answer = greeting::parse(message, config.max_ring);
     let (hello, [to_target, to_source]) =
         answer.map_err(|declined| declined.into_error(attempt.address.clone()))?;
-    let Some(peer) = stream.peer() else {
+    let Some(Proof { key, chain }) = stream.peer() else {
         return Err(attempt.protocol("it speaks another protocol over TLS"));
+    };
+    let certified = chain.map(|chain| {
+        let name = keys
+            .targets()
+            .and_then(|(_, name)| name)
+            .unwrap_or(&at.host)
+            .into();
+        Arc::new(Certified { name, chain })
+    });
+    let peer = Peer {
+        uid: None,
+        pid: None,
+        key: Some(key),
+        certified,
     };
     let watching = |error| attempt.failed("watching the connection", error);
     let watcher = Watcher::of_this_process().map_err(watching)?;
@@ -126,12 +141,23 @@ impl Attempt {
     }
 
     /// What it means that the stream ended before the target's answer was there.
-    fn ended(&self, end: End, unknown: &OnceLock<PublicKey>) -> ConnectError {
+    fn ended(&self, end: End, unknown: &OnceLock<Unknown>, keys: &TlsKeys) -> ConnectError {
+        let not_certified = |problem| ConnectError::Certificate {
+            address: self.address.clone(),
+            problem,
+        };
         match (end, unknown.get()) {
-            (_, Some(&key)) => ConnectError::UnknownTarget {
+            (_, Some(&Unknown::Key(key))) => ConnectError::UnknownTarget {
                 address: self.address.clone(),
                 key,
             },
+            (_, Some(Unknown::Certificate(problem))) => not_certified(problem.clone()),
+            // A target that has no certificate does not answer a source that asks for one.
+            (End::Tls(Error::AlertReceived(AlertDescription::HandshakeFailure)), _)
+                if keys.targets().is_some() =>
+            {
+                not_certified(CertificateError::Missing)
+            }
             // Worth another attempt: too many connections are being made to the target, or it stops.
             (End::Cut | End::Closed, _) => ConnectError::Busy {
                 address: self.address.clone(),
@@ -143,7 +169,7 @@ impl Attempt {
             }
             (End::Tls(error), _) => {
                 tracing::debug!(%error, address = self.address, "a TLS handshake failed");
-                self.protocol("it does not speak TLS 1.3 with raw public keys of ed25519")
+                self.protocol("it does not speak TLS 1.3 with keys of ed25519")
             }
             (End::Malformed(problem), _) => self.protocol(problem),
         }

@@ -3,14 +3,15 @@
 use std::io::{self, BufRead as _, IoSlice, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
-use rustls::{Connection, Error};
+use rustls::pki_types::CertificateDer;
+use rustls::server::{Acceptor, ClientHello};
+use rustls::{Connection, Error, ServerConfig};
 
-use crate::keys::PublicKey;
-
-use super::credentials::{PROTOCOL, key_of};
+use super::credentials::{PROTOCOL, Proof};
 
 /// Bytes taken from a socket at a time: a record, and a little more.
 const CHUNK: usize = 17 << 10;
@@ -46,11 +47,11 @@ impl Stream {
         !self.0.is_handshaking()
     }
 
-    /// The key that the peer has proved to hold. `None`: it proved none, or speaks another protocol.
-    pub(super) fn peer(&self) -> Option<PublicKey> {
-        let key = self.0.peer_certificates()?.first()?;
+    /// What the peer has proved to hold. `None`: it proved nothing, or speaks another protocol.
+    pub(super) fn peer(&self) -> Option<Proof> {
         let is_ours = self.is_established() && self.0.alpn_protocol() == Some(PROTOCOL);
-        key_of(key).filter(|_| is_ours)
+        let sent: &[CertificateDer<'_>] = self.0.peer_certificates().filter(|_| is_ours)?;
+        Proof::of(sent)
     }
 
     /// The cipher suite, for people.
@@ -176,6 +177,45 @@ fn read(socket: BorrowedFd<'_>, mut take: impl FnMut(&[u8]) -> Result<(), End>) 
         }
     }
     Ok(())
+}
+
+/// The stream of a source whose first message has not arrived.
+#[derive(Default)]
+pub(super) struct Opening(Acceptor);
+
+impl Opening {
+    /// Takes what has arrived. Returns the stream once the source has said what it proves itself by, and what it asks for.
+    ///
+    /// # Errors
+    /// The socket has ended, or TLS refuses what arrived: the source is told.
+    pub(super) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        choose: impl Fn(&ClientHello<'_>) -> Arc<ServerConfig>,
+    ) -> Result<Option<Stream>, End> {
+        let mut stream: Option<Stream> = None;
+        let refuse = |(error, mut alert): (Error, rustls::server::AcceptedAlert)| {
+            let _ = alert.write(&mut Socket(socket));
+            End::Tls(error)
+        };
+        read(socket, |mut records| {
+            while !records.is_empty() {
+                if let Some(stream) = &mut stream {
+                    return stream.decrypt(records, &mut |_| Err("a message before the handshake is over"));
+                }
+                self.0
+                    .read_tls(&mut records)
+                    .map_err(|_| End::Malformed("a handshake message that is too long"))?;
+                if let Some(accepted) = self.0.accept().map_err(refuse)? {
+                    let config = choose(&accepted.client_hello());
+                    let tls = accepted.into_connection(config).map_err(refuse)?;
+                    stream = Some(Stream::new(tls));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(stream)
+    }
 }
 
 /// A socket to write to.

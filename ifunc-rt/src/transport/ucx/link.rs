@@ -87,6 +87,7 @@ impl Handle {
                 uid: None,
                 pid: None,
                 key: None,
+                certified: None,
             },
             hello,
         }

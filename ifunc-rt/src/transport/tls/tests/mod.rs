@@ -1,5 +1,7 @@
 //! Both sides in one process, and hostile peers.
 
+pub(crate) mod authority;
+mod certificates;
 mod hostile;
 mod one_process;
 mod relay;
