@@ -12,6 +12,7 @@
 //! * `images`, `c`: the code that travels, ours and the peers'
 //! * `irregular`: a worker program and several with a part of a table
 //! * `kv`: clients of a key-value server
+//! * `scale`: many sources of one target
 //! * `slots`: alternating sides, medians and ratios
 //! * `plan`: repetitions and durations
 //! * `bench`: a run, with its `results`, its `status` and the `machine`
@@ -34,6 +35,7 @@ mod report;
 mod results;
 mod roles;
 mod row;
+mod scale;
 mod slot_program;
 mod slots;
 mod status;

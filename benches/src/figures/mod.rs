@@ -14,6 +14,7 @@ mod networks;
 mod peers;
 mod perftest;
 mod process;
+mod scale;
 mod settings;
 mod shm;
 mod trust;
@@ -54,6 +55,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     calls::FIGURE,
     c_interface::FIGURE,
     peers::FIGURE,
+    scale::FIGURE,
     kv::FIGURE,
     trust::FIGURE,
     process::FIGURE,

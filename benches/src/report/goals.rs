@@ -56,6 +56,7 @@ pub(crate) fn of(row: &Row) -> Option<Goal> {
         "first-arrival" if row.size <= 512 => Some(Goal::AtMost(0.1)),
         "first-arrival" if row.size <= 8 << 10 => Some(Goal::AtMost(1.0 / 6.0)),
         "host-call" => Some(Goal::AtMost(1.5)),
+        "scale" => Some(Goal::AtMost(1.5)),
         "kv" => of_kv(row.peer_name.as_deref()?, &row.case),
         // The peer that is not named in the case aggregates by hand.
         "gups" | "gather" if row.case.ends_with(", aggregated") => Some(Goal::AtLeast(0.5)),

@@ -9,6 +9,7 @@ mod irregular;
 mod kv;
 mod lines;
 mod memcpy;
+mod scale;
 mod served;
 mod ucx;
 
@@ -65,6 +66,8 @@ const ROLES: &[(&str, Role)] = &[
     ("kv-tonic-clients", kv::tonic::run),
     #[cfg(feature = "tonic")]
     ("kv-tonic-server", kv::tonic::server),
+    ("scale-sources", scale::sources),
+    ("scale-target", served::run),
     ("table-source", irregular::ifuncs::source),
     ("table-target", irregular::ifuncs::target),
     ("table-remote-source", irregular::remote::source),
