@@ -21,6 +21,8 @@ use crate::error::Failure;
 use crate::shell::Shell;
 
 fn main() -> ExitCode {
+    // `doctor` tries whether runner processes start, with this program.
+    ifunc_rt::run_if_started_by_target();
     // Cargo starts a plugin as `cargo-ifunc ifunc …`; a user may start it as `cargo-ifunc …`.
     let mut args: Vec<_> = std::env::args_os().collect();
     if args.get(1).is_some_and(|arg| arg == "ifunc") {

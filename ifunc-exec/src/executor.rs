@@ -10,7 +10,7 @@ use std::time::Duration;
 use ifunc_abi::ImageId;
 use ifunc_abi::refusal::{Failed, Refusal};
 
-use crate::runner::Tenant;
+use crate::runner::{RunnerCounts, Tenant};
 use crate::{EntryProperties, ImageProperties, InstalledEntry, InstalledImage, ValidImage};
 
 /// Where injected code runs. The caller decides whether an image may run at all: policy and target type are its own.
@@ -198,6 +198,9 @@ pub trait Observer: fmt::Debug + Send + Sync {
     /// No invocation runs any more that could use what this change replaced; `took`: since it began. A change that another one
     /// follows may have no end.
     fn change_ended(&self, change: u64, took: Duration);
+
+    /// Runner processes were started, or ended.
+    fn runners_changed(&self, counts: RunnerCounts);
 }
 
 /// Keeps nothing of it.
@@ -206,4 +209,5 @@ impl Observer for () {
     fn evicted(&self, _: &ImageProperties) {}
     fn exports_changed(&self, _: u64) {}
     fn change_ended(&self, _: u64, _: Duration) {}
+    fn runners_changed(&self, _: RunnerCounts) {}
 }

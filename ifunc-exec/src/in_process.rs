@@ -133,7 +133,8 @@ impl InProcess {
     ) -> Result<Self, SetupError> {
         ifunc::host::set_call_gate(&CALL_GATE);
         let runners = options.runners.as_ref();
-        let runners = runners.map(|(chosen, limits)| Runners::new(chosen, *limits, &options));
+        let runners =
+            runners.map(|(chosen, limits)| Runners::new(chosen, *limits, &options, Arc::clone(&observer)));
         let runners = runners.transpose().map_err(SetupError::Runner)?;
         let names = symbols.named_types()?;
         let debug = DebugRegistry::new(options.debug, options.library_folders);

@@ -13,6 +13,7 @@ use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFla
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 
+use crate::runner::RunnerCounts;
 use crate::{
     ContainOptions, DebugInfo, Executor, HostSymbols, ImageProperties, InProcess, InProcessOptions,
     InstalledImage, Invocation, Observer,
@@ -45,6 +46,8 @@ impl Observer for Events {
     fn change_ended(&self, change: u64, _: Duration) {
         self.1.lock().unwrap().1 = change;
     }
+
+    fn runners_changed(&self, _: RunnerCounts) {}
 }
 
 pub(crate) fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<Events>) {

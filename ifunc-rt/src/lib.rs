@@ -70,7 +70,7 @@ pub mod ucx;
 #[cfg(feature = "failpoints")]
 pub use failpoint::failpoints;
 use ifunc_exec::fingerprint;
-pub use ifunc_exec::runner::{RunnerOptions, run_if_started_by_target};
+pub use ifunc_exec::runner::{RunnerOptions, run_if_started_by_target, try_runner};
 pub use ifunc_exec::{
     DebugInfo, DuplicateExport, ExportError, ExportInfo, Exports, InvalidSoname, NamedSet, Symbol, Update,
 };

@@ -40,6 +40,12 @@ fn requirements_of_the_tests_are_met() {
         }
         _ => assert!(text.contains("only networks need it: "), "{text}"),
     }
+    // It starts one.
+    assert_eq!(mark(&report, "runner processes"), "ok", "{text}");
+    assert!(
+        text.contains("confined by seccomp and Landlock (version "),
+        "{text}"
+    );
     assert!(text.contains("nothing required is missing"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }

@@ -29,7 +29,7 @@ use crate::frame::{FrameError, Kind};
 use crate::status::{Failure, Rejection};
 
 /// Version of the encoding of [`Stats`].
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Longest snapshot that a target sends or a source accepts, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 /// Largest number of sources in a snapshot (those that connected first) and of ifuncs (those with the most
@@ -114,6 +114,8 @@ pub struct Stats {
     pub group: Option<GroupStats>,
     /// Changes of what the target exports.
     pub exports: ExportStats,
+    /// The processes in which the target runs ifuncs; `None`: it runs them itself.
+    pub runners: Option<RunnerStats>,
 }
 
 impl Stats {
@@ -177,6 +179,21 @@ pub struct ExportStats {
     /// A change waits for that end if what it replaces has an owner. For the others, and after a timeout, the target looks
     /// whenever it is idle.
     pub last_ns: Option<u64>,
+}
+
+/// The runner processes of a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunnerStats {
+    /// Processes that run. The target learns that one has ended when it needs it.
+    pub running: u64,
+    /// Limit of `running`.
+    pub max: u64,
+    /// Processes that took the place of one that had ended.
+    pub restarts: u64,
+    /// Processes that ended by themselves, were killed, or were ended by the target for what they did.
+    pub crashes: u64,
+    /// Version of Landlock that confines them; 0: the kernel has none.
+    pub landlock: u64,
 }
 
 /// Memory for installed code, in bytes.
@@ -385,6 +402,11 @@ mod tests {
                 changes: 2,
                 last_ns: Some(1_000),
             },
+            runners: Some(RunnerStats {
+                running: 2,
+                crashes: u64::MAX,
+                ..RunnerStats::default()
+            }),
             ..Stats::default()
         }
     }

@@ -55,7 +55,7 @@ use self::tenant::TenantProcess;
 pub(crate) use self::tenant::{RemoteImage, RemoteInvocation};
 use crate::arena::PAGE;
 use crate::image::imports::Imports;
-use crate::{HostSymbols, InProcessOptions, ValidImage};
+use crate::{HostSymbols, InProcessOptions, Observer, ValidImage};
 
 /// Most bytes of target arguments that are copied.
 pub const MAX_TARGET: usize = 64 << 10;
@@ -128,6 +128,43 @@ impl RunnerOptions {
         self.without_landlock = yes;
         self
     }
+}
+
+/// The runner processes of an executor, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunnerCounts {
+    /// Processes that run. The target learns that one has ended when it needs it.
+    pub running: usize,
+    /// Most of them at a time.
+    pub max: usize,
+    /// Processes that took the place of one that had ended.
+    pub restarts: u64,
+    /// Processes that ended by themselves, were killed, or were ended by the target for what they did.
+    pub crashes: u64,
+    /// Version of Landlock that confines them; 0: the kernel has none.
+    pub landlock: u64,
+}
+
+/// Starts a runner process, which confines itself, and ends it. Returns the version of Landlock; 0: the kernel has none.
+///
+/// # Errors
+/// There is no program, or it does not start, or the kernel lacks what it needs.
+pub fn try_runner(options: &RunnerOptions) -> io::Result<u64> {
+    let settings = Settings {
+        program: program::find(options.program.as_deref())?,
+        options: options.clone(),
+        lens: Lens {
+            payload: PAGE,
+            target: PAGE,
+            answer: PAGE,
+        },
+        code_bytes: 1 << 20,
+        max_images: 1,
+        max_image_memory: PAGE,
+        stack_bytes: 64 << 10,
+        run_time: None,
+    };
+    process::try_start(&settings).map_err(io::Error::other)
 }
 
 /// Longest bodies, as the target's quotas state them.
@@ -224,10 +261,13 @@ pub(crate) struct Runners {
     settings: Settings,
     /// Those that have an image.
     tenants: Mutex<HashMap<Tenant, Weak<TenantProcess>>>,
-    /// Number of runner processes that there are, or may be at any moment.
-    count: AtomicUsize,
+    /// Number of tenants: each may have a runner process at any moment.
+    tenant_count: AtomicUsize,
     /// Number of images in them.
     images: AtomicUsize,
+    /// Held while the observer learns of a change.
+    counts: Mutex<RunnerCounts>,
+    observer: Arc<dyn Observer>,
 }
 
 /// What every runner is started with.
@@ -252,6 +292,7 @@ impl Runners {
         options: &RunnerOptions,
         limits: BodyLimits,
         executor: &InProcessOptions,
+        observer: Arc<dyn Observer>,
     ) -> io::Result<Arc<Self>> {
         let pages = |bytes: usize| bytes.min(MAX_BODY).next_multiple_of(PAGE);
         // Beside an image lies its id.
@@ -281,12 +322,23 @@ impl Runners {
         } else {
             tracing::debug!(target: crate::LOG, landlock, program = %settings.program.display(), "runner processes confine themselves");
         }
-        Ok(Arc::new(Self {
+        let runners = Self {
             settings,
             tenants: Mutex::default(),
-            count: AtomicUsize::new(0),
+            tenant_count: AtomicUsize::new(0),
             images: AtomicUsize::new(0),
-        }))
+            counts: Mutex::default(),
+            observer,
+        };
+        runners.count(|counts| (counts.max, counts.landlock) = (options.max_runners, landlock));
+        Ok(Arc::new(runners))
+    }
+
+    /// Changes the numbers, and reports them.
+    fn count(&self, change: impl FnOnce(&mut RunnerCounts)) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut counts);
+        self.observer.runners_changed(*counts);
     }
 
     /// Number of images in runner processes.
@@ -306,14 +358,14 @@ impl Runners {
         }
         tenants.retain(|_, known| known.strong_count() > 0);
         let max = self.settings.options.max_runners;
-        if self.count.load(Ordering::Relaxed) >= max {
+        if self.tenant_count.load(Ordering::Relaxed) >= max {
             let why = format!(
                 "{} are in use; help: `RunnerOptions::max_runners` on the target",
                 Counted(max, "runner process")
             );
             return Err(Refusal::new(Rejection::Quota, why));
         }
-        self.count.fetch_add(1, Ordering::Relaxed);
+        self.tenant_count.fetch_add(1, Ordering::Relaxed);
         let process = Arc::new(TenantProcess::new(Arc::clone(self), tenant.clone()));
         tenants.insert(tenant.clone(), Arc::downgrade(&process));
         Ok(process)

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use ifunc_abi::status::{Failure, Status};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::Settings;
 use super::exported::{Buffer, CallError};
 use super::port::{Port, Waited, event};
 use super::program::{self, Start};
 use super::segment::{Area, Kind, Message, Segment, Setting, Side};
+use super::{Runners, Settings};
 use crate::ended::LogMessage;
 
 /// How long a runner may take to start, and to install an image.
@@ -34,6 +34,8 @@ pub(super) struct Process {
     pub(super) images: HashSet<u64>,
     pub(super) limit: Option<Duration>,
     cpu_time: Option<Duration>,
+    /// Those that count it.
+    pub(super) counted_by: Option<Arc<Runners>>,
 }
 
 impl AsRef<Segment> for Segment {
@@ -104,6 +106,7 @@ impl Process {
             images: HashSet::new(),
             limit: settings.run_time,
             cpu_time: options.cpu_time,
+            counted_by: None,
         };
         let deadline = Instant::now() + PATIENCE;
         let waited = process.port.wait(Some(process.pid.as_fd()), Some(deadline));
@@ -269,6 +272,9 @@ impl Host for Nothing {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
+        if let Some(runners) = &self.counted_by {
+            runners.count(|counts| counts.running -= 1);
+        }
     }
 }
 

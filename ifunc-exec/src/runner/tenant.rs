@@ -4,7 +4,7 @@
 //! starts another process and installs what it needs.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub(super) struct TenantProcess {
     installed: Mutex<(usize, usize)>,
     /// Held during an invocation. `None`: it was not started, or has ended.
     process: Mutex<Option<Process>>,
+    /// There was one before.
+    is_restart: AtomicBool,
 }
 
 /// An image in the process of a tenant.
@@ -118,6 +120,7 @@ impl TenantProcess {
             functions: Mutex::default(),
             installed: Mutex::default(),
             process: Mutex::default(),
+            is_restart: AtomicBool::new(false),
         }
     }
 
@@ -177,8 +180,9 @@ impl TenantProcess {
         let mut guard = image.tenant.process();
         let mut process = image.tenant.take_or_start(&mut guard)?;
         let installed = image.install_in(&mut process);
-        if !matches!(installed, Err(Uninstalled::Lost(_))) {
-            *guard = Some(process);
+        match &installed {
+            Err(Uninstalled::Lost(Lost(_, why))) => image.tenant.crashed(&process, why),
+            _ => *guard = Some(process),
         }
         drop(guard);
         match installed {
@@ -212,7 +216,13 @@ impl TenantProcess {
         }
         let tenant = &self.tenant;
         match Process::start(&self.runners.settings) {
-            Ok((process, _)) => {
+            Ok((mut process, _)) => {
+                let is_restart = self.is_restart.swap(true, Ordering::Relaxed);
+                self.runners.count(|counts| {
+                    counts.running += 1;
+                    counts.restarts += u64::from(is_restart);
+                });
+                process.counted_by = Some(Arc::clone(&self.runners));
                 tracing::debug!(target: crate::LOG, ?tenant, pid = process.child.id(), "started a runner process");
                 Ok(process)
             }
@@ -224,9 +234,18 @@ impl TenantProcess {
     }
 }
 
+impl TenantProcess {
+    /// The process has ended, or was ended for what it did.
+    fn crashed(&self, process: &Process, why: &str) {
+        let (tenant, pid) = (&self.tenant, process.child.id());
+        tracing::debug!(target: crate::LOG, ?tenant, pid, %why, "a runner process ended");
+        self.runners.count(|counts| counts.crashes += 1);
+    }
+}
+
 impl Drop for TenantProcess {
     fn drop(&mut self) {
-        self.runners.count.fetch_sub(1, Ordering::Relaxed);
+        self.runners.tenant_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -313,8 +332,7 @@ impl RemoteImage {
                 outcome
             }
             Err(Lost(why, text)) => {
-                let (tenant, pid) = (&self.tenant.tenant, process.child.id());
-                tracing::debug!(target: crate::LOG, ?tenant, pid, why = %text, "a runner process ended");
+                self.tenant.crashed(&process, &text);
                 let detail = FaultDetail {
                     is_placed: false,
                     calls: &[],

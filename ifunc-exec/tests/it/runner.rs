@@ -3,16 +3,16 @@
 use std::fmt::Debug;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ifunc_abi::image::ImageParts;
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
-use ifunc_exec::runner::{BodyLimits, Lent, RunnerOptions, Tenant};
+use ifunc_exec::runner::{BodyLimits, Lent, RunnerCounts, RunnerOptions, Tenant, try_runner};
 use ifunc_exec::{
-    AnswerMemory, ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions,
-    InstalledEntry, InstalledImage, Invocation, SetupError,
+    AnswerMemory, ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, ImageProperties, InProcess,
+    InProcessOptions, InstalledEntry, InstalledImage, Invocation, Observer, SetupError,
 };
 
 use crate::images::*;
@@ -39,6 +39,14 @@ impl AnswerMemory for Answers {
 }
 
 fn executor(runner: RunnerOptions, run_time: Option<Duration>) -> Result<InProcess, SetupError> {
+    executor_for(runner, run_time, Arc::new(()))
+}
+
+fn executor_for(
+    runner: RunnerOptions,
+    run_time: Option<Duration>,
+    observer: Arc<dyn Observer>,
+) -> Result<InProcess, SetupError> {
     let limits = BodyLimits {
         payload: 1 << 20,
         image: 1 << 16,
@@ -58,7 +66,7 @@ fn executor(runner: RunnerOptions, run_time: Option<Duration>) -> Result<InProce
         answers: Some(Arc::new(Answers)),
         runners: Some((runner, limits)),
     };
-    InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(()))
+    InProcess::new(options, HostSymbols::new().unwrap(), observer)
 }
 
 /// An executor, and a thread on which its invocations run.
@@ -472,6 +480,56 @@ fn functions_of_the_host_reach_the_target_arguments() {
         "`count` is not exported any more",
     );
     assert_eq!(counter.0, 25);
+}
+
+/// Keeps the latest numbers of runner processes.
+#[derive(Debug, Default)]
+struct Counts(Mutex<RunnerCounts>);
+
+impl Observer for Counts {
+    fn installed(&self, _: &InstalledImage) {}
+    fn evicted(&self, _: &ImageProperties) {}
+    fn exports_changed(&self, _: u64) {}
+    fn change_ended(&self, _: u64, _: Duration) {}
+
+    fn runners_changed(&self, counts: RunnerCounts) {
+        *self.0.lock().unwrap() = counts;
+    }
+}
+
+#[test]
+fn starts_and_ends_are_counted() {
+    let counts = Arc::<Counts>::default();
+    let options = RunnerOptions::new().program(PROGRAM).max_runners(3);
+    let executor = executor_for(options.clone(), None, counts.clone()).unwrap();
+    let landlock = try_runner(&options).unwrap();
+    let mut target = Target {
+        thread: executor.thread().unwrap(),
+        executor,
+    };
+    let numbers = |(running, restarts, crashes)| RunnerCounts {
+        running,
+        max: 3,
+        restarts,
+        crashes,
+        landlock,
+    };
+    let now = || *counts.0.lock().unwrap();
+    assert_eq!(now(), numbers((0, 0, 0)));
+    let calls = target.code(CALLS, 1);
+    let other = target.code(ADD, 2);
+    assert_eq!(now(), numbers((2, 0, 0)));
+    target.call(&calls, &[libc::SYS_fork as u64]).unwrap_err();
+    assert_eq!(now(), numbers((1, 0, 1)));
+    target.call(&calls, &[libc::SYS_getpid as u64]).unwrap();
+    assert_eq!(now(), numbers((2, 1, 1)));
+    // A fault ends the invocation, not its process.
+    let fault = target.code(DIVIDES_BY_ZERO, 2);
+    fails(target.run(&fault, &[], &mut 0), Failure::Fault, "SIGFPE");
+    drop((other, fault));
+    assert_eq!(now(), numbers((1, 1, 1)));
+    drop(calls);
+    assert_eq!(now(), numbers((0, 1, 1)));
 }
 
 #[test]

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ifunc_abi::stats::{
-    CodeMemory, Counts, ExportStats, IfuncCounts, IfuncStats, SourceStats, Stats, Timing,
+    CodeMemory, Counts, ExportStats, IfuncCounts, IfuncStats, RunnerStats, SourceStats, Stats, Timing,
 };
 use ifunc_abi::status::Rejection;
+use ifunc_exec::runner::RunnerCounts;
 use ifunc_exec::{IdHasher, ImageProperties, InstalledImage, Observer};
 
 use super::IfuncKey;
@@ -37,6 +38,7 @@ pub(crate) struct Metrics {
     tables: Mutex<Tables>,
     travels: Arc<Travels>,
     exports: Mutex<ExportStats>,
+    runners: Mutex<Option<RunnerStats>>,
 }
 
 /// What is counted by connection and by ifunc.
@@ -107,6 +109,7 @@ impl Metrics {
             tables: Mutex::default(),
             travels,
             exports: Mutex::default(),
+            runners: Mutex::default(),
         })
     }
 
@@ -219,6 +222,7 @@ impl Metrics {
             forgotten,
             group,
             exports: *locked(&self.exports),
+            runners: *locked(&self.runners),
         }
     }
 }
@@ -264,6 +268,23 @@ impl Observer for Metrics {
         if exports.changes == change {
             exports.last_ns = Some(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
+    }
+
+    fn runners_changed(&self, counts: RunnerCounts) {
+        let RunnerCounts {
+            running,
+            max,
+            restarts,
+            crashes,
+            landlock,
+        } = counts;
+        *locked(&self.runners) = Some(RunnerStats {
+            running: running as u64,
+            max: max as u64,
+            restarts,
+            crashes,
+            landlock,
+        });
     }
 }
 

@@ -274,6 +274,12 @@ fn ifuncs_run_in_processes_of_their_own() {
         }
     }
     assert_eq!(adds[0].call(&1).unwrap().wait().unwrap(), 11);
+    let runners = sources[0]
+        .target_stats(crate::common::TIMEOUT)
+        .unwrap()
+        .runners
+        .unwrap();
+    assert_eq!((runners.running, runners.crashes, runners.restarts), (1, 2, 1));
     // A function of the host.
     let lookup = sources[0].register_path::<t_lookup>(library("t_lookup")).unwrap();
     for (word, found) in [("word", 4), ("no word", u64::MAX), ("", 0)] {

@@ -19,6 +19,7 @@ pub(super) fn checks() -> Vec<Finding> {
     if let Some(value) = variable("UCX_IFUNC_LIB_DIR") {
         findings.push(libraries("UCX_IFUNC_LIB_DIR", Some(&value)));
     }
+    findings.extend(runner(variable("IFUNC_RUNNER").as_deref()));
     findings.extend(transport(variable("IFUNC_TRANSPORT").as_deref()));
     findings
 }
@@ -115,6 +116,20 @@ fn runtime_directory(prepared: Option<&OsStr>, session: Option<&OsStr>, user: u3
     )
 }
 
+/// The program that targets of the level `process` start.
+fn runner(value: Option<&OsStr>) -> Option<Finding> {
+    let program = Path::new(value?);
+    let name = "IFUNC_RUNNER";
+    Some(match program.is_file() {
+        true => Finding::ok(name, program.display().to_string()),
+        false => Finding::warning(
+            name,
+            format!("`{}` is not a file", program.display()),
+            "`unset IFUNC_RUNNER`, or set it to the program `ifunc-runner` that `cargo install ifunc-exec` installs",
+        ),
+    })
+}
+
 /// The transport that `cargo ifunc run` takes from the environment.
 fn transport(value: Option<&OsStr>) -> Option<Finding> {
     let value = value?.to_string_lossy().into_owned();
@@ -184,6 +199,14 @@ mod tests {
             runtime_directory(Some(folder.path().as_os_str()), None, user).mark,
             Mark::Ok
         );
+    }
+
+    #[test]
+    fn a_runner_program_is_a_file() {
+        assert_eq!(runner(None), None);
+        let mark = |path: &str| runner(Some(path.as_ref())).map(|finding| finding.mark);
+        assert_eq!(mark("/proc/self/exe"), Some(Mark::Ok));
+        assert_eq!(mark("/proc/self"), Some(Mark::Warning));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Requirements of a target on the kernel and the CPU.
 
+use std::io;
+
+use ifunc_rt::RunnerOptions;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::{MembarrierQuery, membarrier_query};
@@ -21,6 +24,7 @@ pub(super) fn checks() -> Vec<Finding> {
         executable_memory(executable_memfd(), setting("vm/memfd_noexec")),
         code_reuse(membarrier_query()),
         overcommit(setting("vm/overcommit_memory")),
+        runner_processes(try_runner()),
     ]
 }
 
@@ -120,6 +124,32 @@ fn overcommit(mode: Option<i64>) -> Finding {
     }
 }
 
+/// Starts a runner process of this program, as a target of the level `process` does. Returns the version of Landlock.
+fn try_runner() -> io::Result<u64> {
+    let options = RunnerOptions::new().program(std::env::current_exe()?);
+    ifunc_rt::try_runner(&options.without_landlock(true))
+}
+
+fn runner_processes(version: io::Result<u64>) -> Finding {
+    let name = "runner processes";
+    match version {
+        Ok(0) => Finding::warning(
+            name,
+            "confined by seccomp alone: without Landlock in the kernel, targets refuse the level `process`",
+            "a kernel from 5.13 on with Landlock enabled (`lsm=`), or `RunnerOptions::without_landlock(true)`",
+        ),
+        Ok(version) => Finding::ok(
+            name,
+            format!("confined by seccomp and Landlock (version {version})"),
+        ),
+        Err(error) => Finding::warning(
+            name,
+            format!("none for the level `process`: {error}"),
+            "a kernel with CONFIG_SECCOMP_FILTER; a container's profile must allow `seccomp`, `prctl` and the calls of Landlock",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::finding::Mark;
@@ -148,5 +178,11 @@ mod tests {
         assert_eq!(code_reuse(MembarrierQuery::all()).mark, Mark::Ok);
         assert_eq!(overcommit(Some(2)).mark, Mark::Warning);
         assert_eq!(overcommit(Some(0)).mark, Mark::Ok);
+        let without = runner_processes(Ok(0));
+        assert!(without.mark == Mark::Warning && without.found.contains("seccomp alone"));
+        let denied = runner_processes(Err(io::ErrorKind::PermissionDenied.into()));
+        assert!(denied.mark == Mark::Warning && denied.found.contains("permission denied"));
+        let both = runner_processes(Ok(6));
+        assert!(both.mark == Mark::Ok && both.found.contains("Landlock (version 6)"));
     }
 }

@@ -7,7 +7,11 @@ pub(super) fn count(number: f64) -> String {
 
 /// A number of these things: `1 frame`, `1.2 k frames`.
 pub(super) fn many(number: f64, noun: &str) -> String {
-    let plural = if number == 1.0 { "" } else { "s" };
+    let plural = match number == 1.0 {
+        true => "",
+        false if noun.ends_with(['s', 'h']) => "es",
+        false => "s",
+    };
     format!("{} {noun}{plural}", count(number))
 }
 
@@ -61,6 +65,9 @@ mod tests {
         assert_eq!(count(999.0), "999");
         assert_eq!(count(999.6), "1.0 k");
         assert_eq!(count(33_400_000.0), "33.4 M");
+        assert_eq!(many(1.0, "crash"), "1 crash");
+        assert_eq!(many(2.0, "crash"), "2 crashes");
+        assert_eq!(many(0.0, "frame"), "0 frames");
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(bytes(4096.0), "4.0 KiB");
         assert_eq!(nanoseconds(850), "850 ns");

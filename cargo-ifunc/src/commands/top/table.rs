@@ -128,6 +128,22 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
         ];
         push_parts(PLAIN, "Exports", ", ", &changes, columns, &mut head);
     }
+    if let Some(runners) = &stats.runners {
+        let processes = [
+            format!(
+                "{} of at most {}",
+                many(runners.running as f64, "process"),
+                count(runners.max as f64)
+            ),
+            many(runners.crashes as f64, "crash"),
+            many(runners.restarts as f64, "restart"),
+            match runners.landlock {
+                0 => "without Landlock".into(),
+                version => format!("Landlock {version}"),
+            },
+        ];
+        push_parts(PLAIN, "Runners", ", ", &processes, columns, &mut head);
+    }
     let mut trouble = Vec::new();
     for (what, tally) in [("rejected", &total.rejected), ("images refused", &total.refused)] {
         trouble.extend(reasons(what, tally));
@@ -327,6 +343,8 @@ impl<'a, const N: usize> Table<'a, N> {
 
 #[cfg(test)]
 mod tests {
+    use ifunc_rt::stats::RunnerStats;
+
     use super::*;
 
     #[test]
@@ -382,6 +400,21 @@ mod tests {
             exports(&stats).as_deref(),
             Some("     Exports 12 changes, the last one took 3.0 ms until none ran that began before")
         );
+        let runners = |stats: &Stats| text(stats, 1).into_iter().find(|line| line.contains("Runners"));
+        assert_eq!(runners(&stats), None);
+        stats.runners = Some(RunnerStats {
+            running: 1,
+            max: 64,
+            crashes: 2,
+            restarts: 1,
+            landlock: 6,
+        });
+        assert_eq!(
+            runners(&stats).as_deref(),
+            Some("     Runners 1 process of at most 64, 2 crashes, 1 restart, Landlock 6")
+        );
+        stats.runners = Some(RunnerStats::default());
+        assert!(runners(&stats).unwrap().contains("without Landlock"));
     }
 
     #[test]
