@@ -111,9 +111,10 @@ cargo xtask COMMAND
   fuzz --merge | --seeds
             replace the committed inputs by the fewest that reach as much as what was found; write the first inputs
   miri      the tests that Miri can run, under Miri
-  mutants [--only AREA] [--shard K/N]
+  mutants [--only AREA]... [--sample N] [--seed S] [--named TEXT]
             put bugs into ifunc-abi, ifunc-proto, ifunc-exec and the transports, one at a time, and print how many the tests find;
-            AREA: one of ifunc-abi, ifunc-proto, ifunc-exec, transport; K/N: part K, from 0, of N. All of it takes days
+            AREA: one of ifunc-abi, ifunc-proto, ifunc-exec, transport; --sample: N mutants of each area, which the seed S (0)
+            draws; --named: those with TEXT in their names. Needs cargo-mutants
   loom      the models of shared memory and locks, in every order of their steps that loom explores
   instructions
             count the instructions of a message of 8 bytes over shm, and compare them with their budget

@@ -6,8 +6,8 @@ use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
     bench, build_time, capi, corpus, debian, examples, faults, fuzz, hostile, installed, instructions,
-    launcher, lint, loom, new_projects, package, predecessors, programs, readme, simulate, soak, two_hosts,
-    ucx_bindings, variants,
+    launcher, lint, loom, mutants, new_projects, package, predecessors, programs, readme, simulate, soak,
+    two_hosts, ucx_bindings, variants,
 };
 
 /// How much is run.
@@ -85,6 +85,7 @@ const PARTS: &[Part] = &[
     nightly("capi-header", capi::check_header),
     nightly("build-time", build_time::run),
     nightly("fuzz", fuzz::quick),
+    nightly("mutants", mutants::tests),
     nightly("hostile", hostile::full),
     nightly("package", package::run),
     both("new-projects", new_projects::run).beside(),
