@@ -129,4 +129,14 @@ mod tests {
         assert!(size(u64::MAX, 8, 8, 1).is_some());
         assert!(size(0, u32::MAX, u32::MAX, MAX_RUN).is_some());
     }
+
+    #[test]
+    fn the_limits_of_a_run_are_exact() {
+        let size = |token, len, stride, count| RunHead::new(0, token, len, stride, count).run_len();
+        assert_eq!(size(0, 0, 0, MAX_RUN), Some(24));
+        assert_eq!(size(0, 1, 8, 1), Some(32));
+        assert_eq!(size(0, 1, 9, 1), None, "more space than an alignment needs");
+        assert_eq!(size(u64::MAX - 1, 0, 0, 2), Some(24));
+        assert_eq!(size(u64::MAX - 1, 0, 0, 3), None, "tokens overflow");
+    }
 }

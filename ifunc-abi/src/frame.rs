@@ -415,4 +415,68 @@ mod tests {
         );
         assert_eq!(split_commit_word(commit_word(7, 9)), (7, 9));
     }
+
+    #[test]
+    fn words_have_their_bits() {
+        let header = Header {
+            kind: Kind::AnswerFragment,
+            flags: FrameFlags::ASSEMBLED.union(FrameFlags::RELAYED),
+            handle: 0x0102_0304,
+            token: 5,
+        };
+        assert_eq!(header.words(), [0x0102_0304_0000_0619, 5]);
+        assert_eq!(commit_word(0x0102_0304, 0x0506_0708), 0x0102_0304_0506_0708);
+        assert_eq!(
+            split_commit_word(0x0102_0304_0506_0708),
+            (0x0102_0304, 0x0506_0708)
+        );
+        assert!(header.flags.contains(FrameFlags::RELAYED) && !header.flags.contains(FrameFlags::INLINE));
+        assert!(!FrameFlags::RELAYED.contains(header.flags));
+        assert_eq!(FrameFlags::ASSEMBLED.union(FrameFlags::ASSEMBLED).bits(), 2);
+    }
+
+    #[test]
+    fn each_code_is_of_one_kind_or_of_none() {
+        for code in 0..=u8::MAX {
+            let is_known = matches!(code, 1..=11 | 16..=25);
+            let kind = Kind::from_code(code);
+            assert_eq!(kind.map(|kind| kind as u8), is_known.then_some(code), "{code}");
+            let parsed = Header::parse([code.into(), 0]).map(|header| header.kind);
+            assert_eq!(parsed, kind.ok_or(FrameError::Kind(code)));
+        }
+        for flags in 0..=u32::from(u16::MAX) {
+            let parsed = Header::parse([u64::from(flags) << 8 | 1, 0]);
+            match flags {
+                0..=7 => assert_eq!(parsed.map(|header| u32::from(header.flags.bits())), Ok(flags)),
+                _ => assert_eq!(parsed, Err(FrameError::Flags(flags))),
+            }
+        }
+    }
+
+    #[test]
+    fn an_install_has_its_parts() {
+        let head = InstallHead::signed([7; 32], 64);
+        assert_eq!(head.as_bytes()[32..], [96, 0, 1, 0, 64, 0, 0, 0]);
+        assert_eq!(
+            InstallHead::unsigned([7; 32], 1).as_bytes()[32..],
+            [0, 0, 0, 0, 1, 0, 0, 0]
+        );
+        let mut body = [head.as_bytes(), &[1; 96], &[2; 3]].concat();
+        let (read, signature, image) = InstallHead::split(&body).unwrap();
+        assert_eq!(read.as_bytes(), head.as_bytes());
+        assert_eq!((signature, image), (&[1; 96][..], &[2; 3][..]));
+        assert!(InstallHead::split(&body[..136]).is_ok());
+        for len in [0, 39, 40, 135] {
+            let kind = Kind::Install;
+            let error = FrameError::Body { kind, len };
+            assert_eq!(InstallHead::split(&body[..len]).err(), Some(error), "{len}");
+        }
+        for (entries, is_valid) in [(0, false), (1, true), (64, true), (65, false), (0x100, false)] {
+            body[36..38].copy_from_slice(&u16::to_le_bytes(entries));
+            let expected = (!is_valid).then_some(FrameError::Entries(entries));
+            assert_eq!(InstallHead::read(&body).err(), expected);
+        }
+        body[36..40].copy_from_slice(&[1, 0, 0, 1]);
+        assert_eq!(InstallHead::read(&body).err(), Some(FrameError::Flags(0x100)));
+    }
 }

@@ -58,3 +58,57 @@ pub const fn is_valid_soname(soname: &str) -> bool {
     }
     bytes.len() <= MAX_SONAME && is_valid_symbol(soname)
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn names_are_identifiers_of_c() {
+        for name in ["a", "_", "Z9", "a_b", "x0", &"a".repeat(255)] {
+            assert!(is_valid(name), "{name}");
+        }
+        for name in [
+            "",
+            "1",
+            "9a",
+            "a-b",
+            "-a",
+            "a-",
+            "a b",
+            "ä",
+            "a.b",
+            &"a".repeat(256),
+        ] {
+            assert!(!is_valid(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn symbols_are_printable_and_sonames_are_no_paths() {
+        for symbol in ["a", "!", "~", "_ZN1a1bE", "f@@V_1.2", "1"] {
+            assert!(is_valid_symbol(symbol) && is_valid_soname(symbol), "{symbol}");
+        }
+        for symbol in ["", " ", "a b", "a\n", "\u{7f}", "ä", "a\0"] {
+            assert!(!is_valid_symbol(symbol) && !is_valid_soname(symbol), "{symbol}");
+        }
+        for path in ["/", "a/b", "/a", "a/"] {
+            assert!(is_valid_symbol(path) && !is_valid_soname(path), "{path}");
+        }
+        for (len, is_symbol, is_soname) in [
+            (255, true, true),
+            (256, true, false),
+            (1024, true, false),
+            (1025, false, false),
+        ] {
+            let name = "a".repeat(len);
+            assert_eq!(
+                (is_valid_symbol(&name), is_valid_soname(&name)),
+                (is_symbol, is_soname),
+                "{len}"
+            );
+        }
+    }
+}

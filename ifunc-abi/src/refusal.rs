@@ -139,4 +139,16 @@ mod tests {
             "a\nb"
         );
     }
+
+    #[test]
+    fn failures_are_equal_by_all_that_they_state() {
+        let failed = |status, detail: &[u8]| Failed::new(status, detail.to_vec());
+        let status = Status::Rejected(Rejection::Policy);
+        assert!(failed(status, b"a") == failed(status, b"a"));
+        assert!(failed(status, b"a") != failed(status, b"b"));
+        assert!(failed(status, b"a") != failed(Status::Rejected(Rejection::Quota), b"a"));
+        let answered = |bytes: &[u8]| Failed::answered(Box::new(bytes.to_vec()));
+        assert!(answered(b"a") == answered(b"a") && answered(b"a") != answered(b"b"));
+        assert!(answered(b"a") != failed(Status::Executed, b""));
+    }
 }

@@ -334,4 +334,36 @@ mod tests {
         assert_eq!(FaultDetail::parse(&[0, 0, 0, 0, 255, 255, 255, 255]), None);
         assert_eq!(FaultDetail::parse(&[0, 0, 0, 0, 0, 0, 0, 0, 0xff]), None);
     }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn the_detail_of_a_panic_is_parsed_or_refused() {
+        let detail = PanicDetail {
+            line: 1,
+            column: 2,
+            file: "a.rs",
+            message: "no",
+            calls: &[1, 0, 0, 0, 2, 0, 0, 0],
+        };
+        let body = detail.encode();
+        assert_eq!(body[..16], [1, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(PanicDetail::parse(&body), Some(detail));
+        assert!(detail.offsets().eq([1, 2]));
+        for len in 0..28 {
+            assert_eq!(PanicDetail::parse(&body[..len]), None, "{len}");
+        }
+    }
+
+    #[test]
+    fn codes_have_their_bits() {
+        assert_eq!(Status::Executed.code(), 0);
+        assert_eq!(
+            Status::Rejected(Rejection::NotPure).code(),
+            2 | (Rejection::NotPure as u32) << 8
+        );
+        assert_eq!(Status::from_code(0x100), None);
+        for code in [0x8000_0000, 0x1_0000, 0x1_0001, 3, 0xff] {
+            assert_eq!(Status::from_code(code), None, "{code:#x}");
+        }
+    }
 }

@@ -167,4 +167,9 @@ mod tests {
         assert_eq!(T.as_str(), "struct P{0:x:u64}");
         assert_eq!(&BYTES, b"struct P{0:x:u64}");
     }
+
+    #[test]
+    fn only_a_text_without_characters_is_empty() {
+        assert!(Text::new().is_empty() && !Text::new().str("a").is_empty());
+    }
 }

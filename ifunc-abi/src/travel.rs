@@ -383,4 +383,39 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn heads_state_what_they_are() {
+        let head = TravelHead::of_source(3);
+        assert!(head.is_of_source() && !head.is_streamed());
+        let sent = TravelHead {
+            hops: U16::new(1),
+            stream_next: U32::new(0),
+            ..head
+        };
+        assert!(!sent.is_of_source() && sent.is_streamed());
+        assert!(SlotRef::scope_of_source(1).is_some() && !SlotRef::NONE.is_some());
+        let window = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
+        let expected = WindowHead {
+            slot: U32::new(1),
+            count: U32::new(2),
+            waiter: U64::new(3),
+        };
+        assert_eq!(WindowHead::parse(&window), Some(expected));
+        assert_eq!(WindowHead::parse(&window[1..]), None);
+        for (is_last, is_valid) in [(0, true), (1, true), (2, false)] {
+            let mut reply = [0; 17];
+            reply[12] = is_last;
+            let split = ReplyHead::split(&reply).map(|(head, rest)| (head.is_last.get(), rest.len()));
+            assert_eq!(split, is_valid.then_some((is_last.into(), 1)));
+        }
+        let lost = [LostNode::new(4, 5); LostNode::MAX + 1];
+        assert_eq!(
+            lost[0].as_bytes(),
+            [4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]
+        );
+        let parsed = |count: usize| LostNode::parse_all(lost[..count].as_bytes()).map(<[_]>::len);
+        assert_eq!((parsed(0), parsed(64), parsed(65)), (Some(0), Some(64), None));
+        assert_eq!(LostNode::parse_all(&lost[0].as_bytes()[..15]), None);
+    }
 }

@@ -30,6 +30,8 @@
 //! that cannot use the slot.
 mod encode;
 mod parse;
+#[cfg(all(test, feature = "alloc"))]
+mod tests_of_limits;
 
 #[cfg(feature = "alloc")]
 pub use encode::{EntryPart, ImageParts, ImportPart};

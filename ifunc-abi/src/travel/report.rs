@@ -245,4 +245,45 @@ mod tests {
         assert_eq!((all.failed, all.failures.len(), all.lost.len()), (1000, 32, 64));
         assert!(all.failures.iter().all(|failure| failure.detail.len() == 256));
     }
+
+    #[test]
+    fn a_report_is_cut_at_its_exact_length() {
+        let mut report = ScopeReport::default();
+        assert!(report.is_empty());
+        report.lose(7);
+        assert!(!report.is_empty());
+        report.fail(1, Status::Failed(Failure::Panic), b"abc");
+        report.fail(2, Status::Failed(Failure::Panic), &[]);
+        // The head, a node, and two failures of 10 bytes with a detail.
+        let cut = |max| {
+            let mut bytes = Vec::new();
+            report.encode_to(&mut bytes, max);
+            let parsed = ScopeReport::parse(&bytes).unwrap();
+            (bytes.len(), parsed.lost.len(), parsed.failures.len())
+        };
+        for (max, expected) in [
+            (0, (20, 0, 0)),
+            (23, (20, 0, 0)),
+            (24, (24, 1, 0)),
+            (36, (24, 1, 0)),
+            (37, (37, 1, 1)),
+            (46, (37, 1, 1)),
+            (47, (47, 1, 2)),
+            (48, (47, 1, 2)),
+        ] {
+            assert_eq!(cut(max), expected, "{max}");
+        }
+    }
+
+    #[test]
+    fn reports_add_up() {
+        let part = ScopeReport {
+            executed: 2,
+            failed: 3,
+            ..ScopeReport::default()
+        };
+        let mut all = part.clone();
+        all.add(&part);
+        assert_eq!((all.executed, all.failed), (4, 6));
+    }
 }
