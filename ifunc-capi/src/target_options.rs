@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ifunc_rt::stats::Timing;
 use ifunc_rt::{
-    AfterEscape, Escaped, Grant, ImageInfo, Level, NamedSet, Policy, Quotas, RawType, SourceInfo, Target,
-    TargetBuilder, Unsigned,
+    AfterEscape, Escaped, Grant, ImageInfo, Level, NamedSet, Policy, Quotas, RawType, RunnerOptions,
+    SourceInfo, Target, TargetBuilder, Unsigned,
 };
 
 use crate::guard::{Fault, User, c_string, duration, enter};
@@ -19,6 +19,7 @@ pub struct ifunc_target_options {
     settings: Vec<Box<dyn Fn(TargetBuilder) -> TargetBuilder>>,
     policy: Policy,
     quotas: Quotas,
+    runners: RunnerOptions,
     raw_type: RawType,
 }
 
@@ -97,7 +98,7 @@ pub enum ifunc_level {
     Panics = 0,
     /// A fault of an ifunc ends the invocation, too: SIGSEGV, SIGBUS, SIGFPE, SIGILL, a stack that overflows.
     Contained = 1,
-    /// Ifuncs run in processes of their own, by the program `ifunc-runner`, on copies of their target arguments.
+    /// Ifuncs run in processes of their own, on copies of their target arguments: see `ifunc_target_options_set_runner_program`.
     Process = 2,
 }
 
@@ -148,6 +149,16 @@ impl ifunc_target_options {
         let quotas = self.quotas;
         self.admit(|policy| policy.quotas(quotas))
     }
+
+    /// Changes the runner processes.
+    pub(crate) fn change_runners(
+        &mut self,
+        change: impl FnOnce(RunnerOptions) -> RunnerOptions,
+    ) -> Result<ifunc_status, Fault> {
+        self.runners = change(self.runners.clone());
+        let runners = self.runners.clone();
+        self.admit(|policy| policy.runners(runners))
+    }
 }
 
 /// Makes options with the defaults. Never null. `ifunc_target_options_destroy` frees them.
@@ -157,6 +168,7 @@ pub extern "C" fn ifunc_target_options_create() -> *mut ifunc_target_options {
         settings: Vec::new(),
         policy: Policy::new(),
         quotas: Quotas::default(),
+        runners: RunnerOptions::new(),
         raw_type: RawType::unstated(),
     }))
 }

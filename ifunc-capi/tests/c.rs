@@ -154,6 +154,8 @@ impl Built {
             .arg(package().join("tests/c").join(name))
             .arg("-o")
             .arg(&program);
+        // A runner process has no environment.
+        command.arg(format!("-Wl,-rpath,{}", self.folder.path().display()));
         // Libraries come after what uses them.
         command.args(options).arg("-L").arg(self.folder.path());
         run(command.arg("-lifunc_rt"));

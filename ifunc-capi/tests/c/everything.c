@@ -995,15 +995,81 @@ static void both_ways(void)
 }
 
 /* With an argument no ifunc writes to where it must not: for checkers of memory. */
+/* ---- Ifuncs in processes of their own ---- */
+
+static void runners(void)
+{
+    struct serving serving;
+    const char *address = address_of("loopback:runners");
+    ifunc_target_options *options = accepting();
+    ifunc_source *source;
+    ifunc_target *target;
+    ifunc_handle *add, *whose, *crashes;
+    uint64_t sum, five = 5;
+    int i;
+
+    OK(ifunc_target_options_set_level(options, IFUNC_LEVEL_PROCESS));
+    OK(ifunc_target_options_set_target_type(options, "u64"));
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "is empty", ifunc_target_options_set_runner_program(options, ""));
+    OK(ifunc_target_options_set_runner_program(options, "/nowhere/runner"));
+    FAILS(IFUNC_STATUS_SYSTEM, "there is no runner program `/nowhere/runner`", ifunc_target_listen(address, options, &target));
+    OK(ifunc_target_options_set_runner_program(options, "/proc/self/exe"));
+    OK(ifunc_target_options_set_runner_memory(options, 64 << 20));
+    OK(ifunc_target_options_set_runner_cpu_time(options, IFUNC_SECONDS(60)));
+    OK(ifunc_target_options_set_without_landlock(options, true));
+    OK(ifunc_target_options_set_max_runners(options, 0));
+    OK(ifunc_target_options_set_max_run_time(options, IFUNC_SECONDS(10)));
+    start(&serving, address, options);
+    OK(ifunc_source_connect(address, NULL, &source));
+    add = loaded(source, "add");
+    REJECTED(IFUNC_REJECTION_QUOTA, "max_runners", ifunc_handle_call_wait(add, &five, sizeof five, &sum, sizeof sum, NULL));
+    ifunc_handle_destroy(add);
+    ifunc_source_destroy(source);
+    stop(&serving);
+
+    OK(ifunc_target_options_set_max_runners(options, 2));
+    start(&serving, address, options);
+    ifunc_target_options_destroy(options);
+    OK(ifunc_source_connect(address, NULL, &source));
+    add = loaded(source, "add");
+    for (i = 1; i <= 10; i++) {
+        OK(ifunc_handle_call_wait(add, &five, sizeof five, &sum, sizeof sum, NULL));
+        CHECK(sum == 5 * (uint64_t)i);
+    }
+    /* They have a copy of the target's data, at an address of their own. */
+    whose = loaded(source, "whose");
+    OK(ifunc_handle_call_wait(whose, NULL, 0, &sum, sizeof sum, NULL));
+    CHECK(sum && sum != (uintptr_t)&serving.state);
+    crashes = loaded(source, "crashes");
+    FAILS(IFUNC_STATUS_FAILED, "SIG", ifunc_handle_call_wait(crashes, NULL, 0, NULL, 0, NULL));
+    CHECK(ifunc_rt_last_reason() == IFUNC_FAILURE_FAULT);
+    OK(ifunc_handle_call_wait(add, &five, sizeof five, &sum, sizeof sum, NULL));
+    CHECK(sum == 55);
+    ifunc_handle_destroy(crashes);
+    ifunc_handle_destroy(whose);
+    ifunc_handle_destroy(add);
+    ifunc_source_destroy(source);
+    stop(&serving);
+    CHECK(serving.state.counter == 55);
+}
+
 int main(int argc, char **argv)
 {
     (void)argv;
+    ifunc_run_if_started_by_target();
     setvbuf(stdout, NULL, _IONBF, 0);
     about();
     invalid_values();
     sends_and_calls(address_of("loopback:calls"));
     sends_and_calls(address_of("shm:ifunc-capi"));
     failures(argc < 2);
+    /* A tool that watches this program would not work in a process without files. */
+#ifndef __SANITIZE_ADDRESS__
+    if (argc < 2)
+        runners();
+#else
+    (void)runners;
+#endif
     one_thread();
     exports();
     policies();

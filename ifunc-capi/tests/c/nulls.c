@@ -168,6 +168,12 @@ static void every_function(void)
     IS_NULL(ifunc_target_options_set_share_stats(NULL, true));
     IS_NULL(ifunc_target_options_set_level(NULL, IFUNC_LEVEL_PANICS));
     IS_NULL(ifunc_target_options_set_timing(NULL, IFUNC_TIMING_ALL));
+    IS_NULL(ifunc_target_options_set_runner_program(NULL, "runner"));
+    IS_NULL(ifunc_target_options_set_runner_program(options, NULL));
+    IS_NULL(ifunc_target_options_set_runner_memory(NULL, 1));
+    IS_NULL(ifunc_target_options_set_runner_cpu_time(NULL, 1));
+    IS_NULL(ifunc_target_options_set_max_runners(NULL, 1));
+    IS_NULL(ifunc_target_options_set_without_landlock(NULL, true));
     IS_NULL(ifunc_target_options_set_on_escape(NULL, go_on, NULL));
     IS_NULL(ifunc_target_options_set_on_escape(options, NULL, NULL));
 
