@@ -628,7 +628,7 @@ pub unsafe extern "C" fn ifunc_target_options_set_on_escape(
             let (ifunc, detail) = (c_string(escaped.ifunc()), c_string(&escaped.detail()));
             let escaped = ifunc_escaped {
                 ifunc: ifunc.as_ptr(),
-                source: source_info(&escaped.source()),
+                source: source_info(escaped.source()),
                 why: ifunc_failure::of(escaped.why()),
                 detail: detail.as_ptr(),
                 target_args: escaped.target_ptr(),
