@@ -1,8 +1,8 @@
 //! Sources, and the tests that must find what is wrong with them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ pub(crate) struct Area {
     build: &'static [&'static str],
     /// What else finds its mutants with every commit.
     beside: Option<Beside>,
+    /// Tests of a package above it, for the mutants that its own miss: of these tests those that reach the mutant.
+    above: Option<&'static [&'static str]>,
     /// Each test runs once by itself and records which mutants it reaches; a mutant is tried with those tests alone. Without it the
     /// whole set runs, in a second: sandboxed processes, which have no environment, cannot record.
     by_reach: bool,
@@ -43,6 +45,7 @@ const AREAS: [Area; 4] = [
         // Its tests make images, which takes `alloc`.
         build: &["--package", "ifunc-abi", "--all-features", "--lib"],
         beside: None,
+        above: None,
         by_reach: false,
     },
     Area {
@@ -57,6 +60,7 @@ const AREAS: [Area; 4] = [
             package: "ifunc-simulate",
             args: &["--seeds", "2000"],
         }),
+        above: Some(&["--package", "ifunc-rt", "--features", "tls", "--lib"]),
         by_reach: false,
     },
     Area {
@@ -75,6 +79,7 @@ const AREAS: [Area; 4] = [
             "ifunc-runner",
         ],
         beside: None,
+        above: Some(&["--package", "ifunc-rt", "--features", "tls", "--lib"]),
         by_reach: false,
     },
     Area {
@@ -85,6 +90,7 @@ const AREAS: [Area; 4] = [
         root: "ifunc-rt/src/lib.rs",
         build: &["--package", "ifunc-rt", "--features", "tls", "--lib"],
         beside: None,
+        above: None,
         by_reach: true,
     },
 ];
@@ -108,6 +114,8 @@ const LEAST_LIMIT: Duration = Duration::from_secs(10);
 const SLOWER: u32 = 4;
 /// Tests up to this length run before the longer ones.
 const SHORT: Duration = Duration::from_millis(300);
+/// A mutant is tried with tests that take no longer together, each by itself. A test that takes a second waits for most of it.
+const LONGEST: Duration = Duration::from_secs(20);
 /// Builds after which an area is given up: each one names mutants that do not compile.
 const BUILDS: usize = 30;
 
@@ -120,7 +128,9 @@ struct Trial<'a> {
     tree: Tree,
     target: PathBuf,
     active: PathBuf,
-    log: String,
+    log: PathBuf,
+    /// Those that do not compile.
+    unviable: HashSet<u32>,
     score: Score,
 }
 
@@ -147,7 +157,8 @@ impl Area {
             tree: Tree::copy(scratch.join("tree"))?,
             target: scratch.join("build"),
             active,
-            log: String::new(),
+            log: scratch.join(format!("{}.txt", self.name)),
+            unviable: HashSet::new(),
             score: Score {
                 all,
                 excluded,
@@ -155,11 +166,10 @@ impl Area {
             },
         };
         trial.activate(support::NONE)?;
+        fs::write(&trial.log, "").map_err(|error| format!("{}: {error}", trial.log.display()))?;
         let numbered: Vec<Numbered<'_>> = (1..).zip(&drawn).collect();
-        let result = trial.all(&numbered);
-        let path = scratch.join(format!("{}.txt", self.name));
-        fs::write(&path, &trial.log).map_err(|error| format!("{}: {error}", path.display()))?;
-        result.map(|()| trial.score)
+        trial.all(&numbered)?;
+        Ok(trial.score)
     }
 }
 
@@ -172,7 +182,7 @@ impl Trial<'_> {
         fs::write(&self.active, number.to_string()).map_err(error)
     }
 
-    fn record(&mut self, mutant: &Mutant, outcome: Outcome, why: &str, began: Instant) {
+    fn record(&mut self, mutant: &Mutant, outcome: Outcome, why: &str, began: Instant) -> Result<(), String> {
         let seconds = began.elapsed().as_secs_f64();
         self.score.add(outcome);
         self.score.seconds += seconds;
@@ -180,7 +190,12 @@ impl Trial<'_> {
         if outcome == Outcome::Missed {
             println!("{line}");
         }
-        let _ = writeln!(self.log, "{line}");
+        let error = |error| format!("{}: {error}", self.log.display());
+        let mut log = fs::OpenOptions::new()
+            .append(true)
+            .open(&self.log)
+            .map_err(error)?;
+        writeln!(log, "{line}").map_err(error)
     }
 
     fn all(&mut self, mutants: &[Numbered<'_>]) -> Result<(), String> {
@@ -190,6 +205,7 @@ impl Trial<'_> {
             false => None,
         };
         let whole = self.baseline(&programs, tests.is_some())?;
+        let mut missed = Vec::new();
         for &(number, mutant) in mutants.iter().filter(|(number, _)| placed.contains(number)) {
             let began = Instant::now();
             self.activate(number)?;
@@ -198,15 +214,41 @@ impl Trial<'_> {
                 Some(tests) => self.reaching(&programs, tests.get(&number).map_or(&[], Vec::as_slice))?,
             };
             self.activate(support::NONE)?;
-            self.record(mutant, outcome, &why, began);
+            match outcome {
+                Outcome::Missed if self.area.above.is_some() => {
+                    self.score.seconds += began.elapsed().as_secs_f64();
+                    missed.push((number, mutant));
+                }
+                _ => self.record(mutant, outcome, &why, began)?,
+            }
         }
+        self.above(&missed)?;
         self.restore(mutants)?;
         let done: HashSet<u32> = placed.into_iter().collect();
-        let unviable = |log: &str, mutant: &Mutant| log.contains(&format!(": {} (", mutant.name));
         for &(number, mutant) in mutants {
-            if !done.contains(&number) && !unviable(&self.log, mutant) {
+            if !done.contains(&number) && !self.unviable.contains(&number) {
                 self.single(mutant, whole)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Tries mutants that the package's own tests miss with those of the package above it.
+    fn above(&mut self, missed: &[Numbered<'_>]) -> Result<(), String> {
+        let Some(above) = self.area.above.filter(|_| !missed.is_empty()) else {
+            return Ok(());
+        };
+        let programs = match build::tests(&self.tree.folder, &self.target, above)? {
+            Ok(programs) => programs,
+            Err(errors) => return Err(errors.into_iter().map(|error| error.text).collect()),
+        };
+        let tests = self.reach(&programs)?;
+        for &(number, mutant) in missed {
+            let began = Instant::now();
+            self.activate(number)?;
+            let (outcome, why) = self.reaching(&programs, tests.get(&number).map_or(&[], Vec::as_slice))?;
+            self.activate(support::NONE)?;
+            self.record(mutant, outcome, &why, began)?;
         }
         Ok(())
     }
@@ -228,7 +270,8 @@ impl Trial<'_> {
                     let wrong = blame(&errors, &texts, &kept)?;
                     for &(number, mutant) in &kept {
                         if wrong.get(&number) == Some(&true) {
-                            self.record(mutant, Outcome::Unviable, "does not compile", began);
+                            self.unviable.insert(number);
+                            self.record(mutant, Outcome::Unviable, "does not compile", began)?;
                         }
                     }
                     kept.retain(|(number, _)| !wrong.contains_key(number));
@@ -352,14 +395,23 @@ impl Trial<'_> {
         reached.into_inner().map_err(|_| "a worker panicked".into())
     }
 
-    /// Runs the tests that reach a mutant, the short ones first.
+    /// Runs the tests that reach a mutant, the short ones first, and no more of them than take [`LONGEST`].
     fn reaching(&self, programs: &[Program], tests: &[Test]) -> Result<(Outcome, String), String> {
         if tests.is_empty() {
             return Ok((Outcome::Missed, "no test reaches it".into()));
         }
-        let is_short = |test: &&Test| test.2 <= SHORT;
-        let (short, long): (Vec<&Test>, Vec<&Test>) = tests.iter().partition(is_short);
-        for part in [short, long] {
+        let mut tests: Vec<&Test> = tests.iter().collect();
+        tests.sort_by_key(|test| test.2);
+        let mut left = LONGEST;
+        // The first one always runs.
+        let count = tests.iter().skip(1).take_while(|test| {
+            let fits = test.2 <= left;
+            left = left.saturating_sub(test.2);
+            fits
+        });
+        let tests = &tests[..1 + count.count()];
+        let short = tests.partition_point(|test| test.2 <= SHORT);
+        for part in [&tests[..short], &tests[short..]] {
             for (index, program) in programs.iter().enumerate() {
                 let here: Vec<&&Test> = part.iter().filter(|test| test.0 == index).collect();
                 if here.is_empty() {
@@ -376,7 +428,7 @@ impl Trial<'_> {
         }
         Ok((
             Outcome::Missed,
-            format!("all {} tests that reach it pass", tests.len()),
+            format!("{} tests that reach it pass", tests.len()),
         ))
     }
 
@@ -393,8 +445,7 @@ impl Trial<'_> {
             Ok(programs) => self.whole(&self.with_beside(programs)?, whole)?,
         };
         self.tree.restore(&mutant.file)?;
-        self.record(mutant, outcome, &why, began);
-        Ok(())
+        self.record(mutant, outcome, &why, began)
     }
 
     fn of_folder(
