@@ -185,4 +185,10 @@ mod tests {
         let deep = "[".repeat(100_000) + "u8" + &";1]".repeat(100_000);
         assert_eq!(plain_size(&deep), None);
     }
+
+    #[test]
+    fn arrays_are_nested_as_deep_as_the_limit() {
+        let size = |depth: usize| plain_size(&("[".repeat(depth) + "u8" + &";1]".repeat(depth)));
+        assert_eq!((size(MAX_DEPTH), size(MAX_DEPTH + 1)), (Some(1), None));
+    }
 }

@@ -417,4 +417,43 @@ mod tests {
         assert_eq!(Scalar::Bool.extended(0x102), 1);
         assert_eq!(Scalar::Bool.extended(0x100), 0);
     }
+
+    #[test]
+    fn scalars_have_their_widths() {
+        use Scalar::{Bool, Float, Signed, Unsigned};
+        for (text, scalar) in [
+            ("bool", Bool),
+            ("u8", Unsigned(8)),
+            ("u16", Unsigned(16)),
+            ("u32", Unsigned(32)),
+            ("u64", Unsigned(64)),
+            ("usize", Unsigned(64)),
+            ("i8", Signed(8)),
+            ("i16", Signed(16)),
+            ("i32", Signed(32)),
+            ("i64", Signed(64)),
+            ("isize", Signed(64)),
+            ("f32", Float),
+            ("f64", Float),
+        ] {
+            assert_eq!(Scalar::of(text), Some(scalar), "{text}");
+        }
+        assert_eq!(Scalar::of("u128"), None);
+    }
+
+    #[test]
+    fn the_number_of_parameters_is_bounded_by_registers() {
+        let crosses = |word: usize, slice: usize, float: usize, output: &str| {
+            let params = ["u64"].repeat(word).into_iter();
+            let params = params.chain(["&[u8]"].repeat(slice)).chain(["f64"].repeat(float));
+            let text = format!("fn f({}){output}", params.collect::<Vec<_>>().join(","));
+            Signature::of(&text).is_ok()
+        };
+        let out = "->Option<u64>";
+        assert!(crosses(MAX_WORDS, 0, MAX_FLOATS, "") && !crosses(MAX_WORDS + 1, 0, 0, ""));
+        assert!(!crosses(0, 0, MAX_FLOATS + 1, ""));
+        assert!(crosses(MAX_WORDS - 1, 0, 0, out) && !crosses(MAX_WORDS, 0, 0, out));
+        let (pairs, rest) = (MAX_WORDS / 2, MAX_WORDS % 2);
+        assert!(crosses(rest, pairs, 0, "") && !crosses(rest + 1, pairs, 0, ""));
+    }
 }
