@@ -13,7 +13,7 @@ use crate::steps::Steps;
 
 /// What `--lang` takes.
 const LANGUAGES: [&str; 3] = ["rust", "c", "mixed"];
-/// What somebody does with a new project; all of it shares what is compiled.
+/// The commands that a user runs in a new project; all of them share what is compiled.
 const COMMANDS: [&str; 4] = ["build", "run", "test", "check"];
 /// The largest `target` after one of each command, in MiB of disk.
 const MAX_TARGET: u64 = 500;

@@ -39,7 +39,7 @@ fn a_process_that_forbids_such_memory() {
     if std::env::var_os(ALONE).is_none() {
         return;
     }
-    // Whoever samples misses what lasts for a moment. The kernel does not: from here on it maps no such memory, and makes nothing
+    // A sample misses what lasts for a moment. The kernel does not: from here on it maps no such memory, and makes nothing
     // executable that is mapped already.
     // SAFETY: changes what the kernel allows this process.
     let forbids = unsafe { libc::prctl(libc::PR_SET_MDWE, libc::PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) } == 0;

@@ -86,7 +86,7 @@ pub(super) fn garbage(wire: &mut impl Wire, random: &mut Random) -> bool {
     wire.send(words, &body)
 }
 
-/// As many invocations as there is credit for, whose answers nobody takes; the same tokens again and again.
+/// As many invocations as there is credit for, whose answers the attacker never takes; the same tokens again and again.
 pub(super) fn flood(wire: &mut impl Wire, random: &mut Random) -> bool {
     let body = install(random);
     if !wire.send(Header::new(Kind::Install, 0, 1).words(), &body) {

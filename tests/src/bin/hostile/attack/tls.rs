@@ -66,7 +66,7 @@ impl Key {
     }
 }
 
-/// An attacker attacks whoever answers.
+/// Accepts any certificate: the attacker does not check which target answers.
 #[derive(Debug)]
 struct AnyTarget;
 
