@@ -4,6 +4,8 @@ mod calls;
 mod code;
 mod crowd;
 mod exchange;
+#[cfg(feature = "tonic")]
+mod grpc;
 mod ifunc;
 mod irregular;
 mod kv;

@@ -16,7 +16,7 @@ use crate::slots::Sample;
 pub(super) mod c;
 pub(super) mod ifunc;
 #[cfg(feature = "tonic")]
-pub(in crate::roles) mod tonic;
+pub(super) mod tonic;
 pub(super) mod ucx;
 
 /// A slot of calls.

@@ -1,25 +1,17 @@
-//! gRPC with `tonic`, over a Unix socket or TCP. Each client has a connection of its own.
+//! gRPC. Each client has a connection of its own.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::codegen::http::{Request, Response};
-use tonic::codegen::{Body, BoxFuture, Service, StdError};
-use tonic::server::{NamedService, UnaryService};
-use tonic::transport::{Channel, Endpoint, Server};
-use tonic_prost::ProstCodec;
+use tonic::transport::{Channel, Endpoint};
 
 use super::operation::{Answer, Map, Operation};
 use super::{Connections, address, clients, work};
 use crate::kv::{Kind, Listening};
 use crate::program::Starter;
-use crate::roles::calls::tonic::{Incoming, listen, runtime};
+use crate::roles::grpc::{self, Answers, runtime};
 
 /// Of an operation or an answer: `message Words { uint32 kind = 1; repeated fixed64 words = 2; }`
 #[derive(Clone, PartialEq, prost::Message)]
@@ -34,7 +26,11 @@ struct Words {
 #[derive(Clone)]
 struct Records(Arc<Mutex<Map>>);
 
-impl Records {
+impl Answers for Records {
+    const NAME: &'static str = "bench.Records";
+    const PATH: &'static str = "/bench.Records/Do";
+    type Message = Words;
+
     fn answer(&self, request: &Words) -> Result<Words> {
         let kind = Kind::ALL.get(request.kind as usize).context("no such kind")?;
         let operation = Operation::read(*kind, &request.words)?;
@@ -45,64 +41,11 @@ impl Records {
     }
 }
 
-struct Do(Records);
-
-impl UnaryService<Words> for Do {
-    type Response = Words;
-    type Future = Ready<Result<tonic::Response<Words>, tonic::Status>>;
-
-    fn call(&mut self, request: tonic::Request<Words>) -> Self::Future {
-        let answer = self.0.answer(request.get_ref());
-        ready(match answer {
-            Ok(answer) => Ok(tonic::Response::new(answer)),
-            Err(error) => Err(tonic::Status::invalid_argument(error.to_string())),
-        })
-    }
-}
-
-impl NamedService for Records {
-    const NAME: &'static str = "bench.Records";
-}
-
-impl<B> Service<Request<B>> for Records
-where
-    B: Body + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    type Response = Response<tonic::body::Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Self::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let records = self.clone();
-        Box::pin(async move {
-            let codec = ProstCodec::<Words, Words>::default();
-            Ok(tonic::server::Grpc::new(codec).unary(Do(records), request).await)
-        })
-    }
-}
-
-/// Serves at `BENCH_ADDRESS`: `unix:PATH` or HOST:PORT.
-pub(in crate::roles) fn server(mut starter: Starter) -> Result<()> {
-    let address = address()?;
-    runtime()?.block_on(async {
-        let records = Records(Arc::new(Mutex::new(Map::new())));
-        let server = Server::builder().add_service(records);
-        let (address, incoming) = listen(&address).await?;
-        starter.reply(&Listening {
-            address,
-            process: std::process::id(),
-        })?;
-        starter.wait_for_end()?;
-        match incoming {
-            Incoming::Unix(incoming) => server.serve_with_incoming(incoming).await?,
-            Incoming::Tcp(incoming) => server.serve_with_incoming(incoming).await?,
-        }
-        anyhow::Ok(())
+pub(in crate::roles) fn server(starter: Starter) -> Result<()> {
+    let records = Records(Arc::new(Mutex::new(Map::new())));
+    grpc::serve(starter, records, |address| Listening {
+        address,
+        process: std::process::id(),
     })
 }
 
@@ -114,11 +57,8 @@ struct Tonic {
 
 async fn ask(client: usize, channel: Channel, kind: Kind, words: Words) -> Result<(usize, Answer)> {
     let mut grpc = tonic::client::Grpc::new(channel);
-    grpc.ready().await?;
-    let path = PathAndQuery::from_static("/bench.Records/Do");
-    let codec = ProstCodec::<Words, Words>::default();
-    let response = grpc.unary(tonic::Request::new(words), path, codec).await?;
-    Ok((client, Answer::read(kind, &response.get_ref().words)?))
+    let answer = grpc::ask::<Records>(&mut grpc, words).await?;
+    Ok((client, Answer::read(kind, &answer.words)?))
 }
 
 impl Connections for Tonic {
