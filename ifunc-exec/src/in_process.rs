@@ -551,8 +551,7 @@ impl ExecThread {
     ) -> rustix::io::Result<Self> {
         let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
         let gate = Box::new(Gate::new(&stack, containment));
-        gate.passages.set_thread();
-        prepare_thread();
+        gate.passages.set_thread(prepare_thread());
         // SAFETY: in a box, which lives until this is withdrawn.
         let number = unsafe { threads.add(&raw const gate.passages) };
         Ok(Self {
@@ -657,8 +656,7 @@ impl Session<'_> {
     /// signal it. An [`ExecThread`] prepares the thread that makes it; without this, invocations that it runs on another thread have
     /// no deadline.
     pub fn prepare_thread(&self) {
-        self.gate.passages.set_thread();
-        prepare_thread();
+        self.gate.passages.set_thread(prepare_thread());
     }
 
     /// Why the last invocation ended other than by return.

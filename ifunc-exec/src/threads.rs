@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use crate::contain::number;
+
 /// What a thread reports of the invocations that it runs. A part of its gate.
 #[derive(Debug, Default)]
 pub(crate) struct Passages {
@@ -49,7 +51,7 @@ impl Passages {
         let count = self.count.load(Ordering::Relaxed);
         let is_overdue = count % 2 == 1 && self.overdue.load(Ordering::Acquire) == count;
         if is_overdue {
-            self.set_thread();
+            self.set_thread(number());
             self.found.store(count, Ordering::Release);
         }
         is_overdue
@@ -65,9 +67,8 @@ impl Passages {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// Invocations run on the current thread.
-    pub(crate) fn set_thread(&self) {
-        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    /// Invocations run on the thread of this number.
+    pub(crate) fn set_thread(&self, thread: i32) {
         self.thread.store(thread, Ordering::Relaxed);
     }
 

@@ -27,7 +27,7 @@ pub(crate) mod watchdog;
 
 use std::time::Duration;
 
-pub(crate) use self::prepared::prepare_thread;
+pub(crate) use self::prepared::{number, prepare_thread};
 pub(crate) use self::signals::{code_name, install, signal_name};
 
 /// What an in-process executor does about invocations that do not end by themselves.

@@ -22,10 +22,15 @@ fn threads() -> MutexGuard<'static, BTreeSet<c_int>> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prepares the current thread until it ends: gives it an alternate stack, and lets the watchdog signal it.
-pub(crate) fn prepare_thread() {
+/// Prepares the current thread until it ends: gives it an alternate stack, and lets the watchdog signal it. Returns its number.
+pub(crate) fn prepare_thread() -> c_int {
     // In the destructors of a thread that ends there are no invocations.
-    let _ = HERE.try_with(|_| {});
+    HERE.try_with(|here| here.number).unwrap_or_else(|_| number())
+}
+
+/// The kernel's number of the current thread. Takes a system call.
+pub(crate) fn number() -> c_int {
+    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 /// A thread that is prepared.
@@ -39,7 +44,7 @@ impl Prepared {
         // What the handlers use. Before anything signals the thread.
         black_box(CURRENT.get());
         let stack = AlternateStack::install();
-        let number = rustix::thread::gettid().as_raw_nonzero().get();
+        let number = number();
         threads().insert(number);
         Self {
             number,
@@ -74,12 +79,10 @@ mod tests {
 
     #[test]
     fn a_thread_is_prepared_until_it_ends() {
-        let number = || rustix::thread::gettid().as_raw_nonzero().get();
         let is_prepared = |number| threads().contains(&number);
         let thread = std::thread::spawn(move || {
             assert!(!is_prepared(number()));
-            prepare_thread();
-            prepare_thread();
+            assert_eq!([prepare_thread(), prepare_thread()], [number(); 2]);
             assert!(is_prepared(number()));
             number()
         });

@@ -349,6 +349,7 @@ impl Duplex {
     }
 
     pub(super) fn is_quiet(&mut self, host: &Host) -> bool {
+        let is_named = self.is_named();
         let mut state = self.shared.lock();
         if state.connection.is_held() {
             return !host.travels.admits();
@@ -356,7 +357,7 @@ impl Duplex {
         if state.is_closed || !self.reconnects() && !state.connection.is_linked() {
             return false;
         }
-        let is_quiet = state.connection.is_quiet();
+        let is_quiet = state.connection.is_quiet(is_named);
         state.polled();
         is_quiet
     }

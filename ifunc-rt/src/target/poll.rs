@@ -5,7 +5,7 @@
 //! barrier, and to name it costs its source a little. So a few are always active, and the others for some tens of
 //! microseconds; a target that has only a few never parks one while it polls.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -187,7 +187,8 @@ pub(super) enum Polled {
 /// The connections of a target, and what reports new ones.
 pub(super) struct Links {
     active: VecDeque<Box<Connection>>,
-    parked: HashMap<Key, Box<Connection>>,
+    /// Nearly always few, which no hash finds sooner.
+    parked: BTreeMap<Key, Box<Connection>>,
     pub(super) listener: Box<dyn Listener>,
     /// Links that the target made and that its listener does not name.
     connected: Vec<Key>,
@@ -209,7 +210,7 @@ impl Links {
     pub(super) fn new(listener: Box<dyn Listener>) -> Self {
         Self {
             active: VecDeque::new(),
-            parked: HashMap::new(),
+            parked: BTreeMap::new(),
             listener,
             connected: Vec::new(),
             polls: 0,

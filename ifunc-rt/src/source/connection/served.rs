@@ -163,14 +163,7 @@ impl Connection {
             self.close_due_batch();
         }
         self.drive();
-        if self.is_node_waiting
-            || self
-                .member
-                .as_ref()
-                .is_some_and(|(_, travels)| travels.is_ready())
-        {
-            self.send_to_node();
-        }
+        self.send_ready_to_node();
         polled
     }
 
@@ -188,6 +181,14 @@ impl Connection {
     pub(crate) fn leave_node(&mut self) {
         if let (Some((node, travels)), Some(link)) = (self.member.take(), &mut self.link) {
             with_link!(link, link => lose_node(&travels, node, link));
+        }
+    }
+
+    /// As [`send_to_node`](Self::send_to_node), if something waits for the window of the link or is ready for a node.
+    fn send_ready_to_node(&mut self) {
+        let is_ready = |(_, travels): &(u32, Arc<Travels>)| travels.is_ready();
+        if self.is_node_waiting || self.member.as_ref().is_some_and(is_ready) {
+            self.send_to_node();
         }
     }
 
@@ -277,10 +278,11 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing to do. Call it after [`park`](Self::park), and after the listener's fence.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    /// Whether there is nothing to do. Call it after [`park`](Self::park), and after the listener's fence. `is_named`: the listener names
+    /// the link when a frame arrives from now on, so the link is not polled here.
+    pub(crate) fn is_quiet(&mut self, is_named: bool) -> bool {
         self.drive();
-        self.send_to_node();
+        self.send_ready_to_node();
         let Some(link) = &mut self.link else {
             return true;
         };
@@ -292,7 +294,7 @@ impl Connection {
         } else {
             self.protocol.has_work()
         };
-        !has_work && matches!(link.rx().peek(), Ok(None)) && link.rx().is_idle()
+        !has_work && (is_named || matches!(link.rx().peek(), Ok(None))) && link.rx().is_idle()
     }
 
     /// The thread that serves polls again.
