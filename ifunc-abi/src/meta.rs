@@ -143,4 +143,13 @@ mod tests {
         assert!(matches!(all[1], Record::Import(r) if r.signature == "fn put(u64)"));
         assert_eq!(records(b"ifunc 9\n\0").next(), Some(Err(MetaError::Version)));
     }
+
+    #[test]
+    fn a_line_without_a_value_is_of_its_own_key_alone() {
+        let section = b"import 1\nweak\nsymbol put\ncrate\nsignature fn put(u64)\n\0";
+        let record = records(section).next().unwrap();
+        assert!(matches!(record, Ok(Record::Import(r)) if (r.symbol, r.crate_name) == ("put", "")));
+        let missing = b"import 1\nsymbols put\ncrate hello\nsignature fn put(u64)\n\0";
+        assert_eq!(records(missing).next(), Some(Err(MetaError::Field("symbol"))));
+    }
 }

@@ -151,4 +151,13 @@ mod tests {
         assert!(answered(b"a") == answered(b"a") && answered(b"a") != answered(b"b"));
         assert!(answered(b"a") != failed(Status::Executed, b""));
     }
+
+    #[test]
+    fn a_list_that_was_cut_says_so_whatever_fits() {
+        for len in Refusal::MAX_DETAIL - 64..=Refusal::MAX_DETAIL {
+            let items = ["x".repeat(len), "y".repeat(40)];
+            let detail = Refusal::listing(Rejection::MissingImport, items).detail;
+            assert!(detail.ends_with(" more)"), "{len}");
+        }
+    }
 }

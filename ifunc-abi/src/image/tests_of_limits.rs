@@ -219,11 +219,12 @@ fn flags_are_sets() {
 fn what_an_image_states_is_read() {
     let mut parts = parts();
     parts.rx_align_log2 = 5;
-    parts.relocations = vec![Relocation::Relative { offset: 8, addend: 1 }];
+    let relative = |offset| Relocation::Relative { offset, addend: 1 };
+    parts.relocations = vec![relative(16), relative(8)];
     parts.entries[0].payload_align_log2 = 4;
     let bytes = parts.encode().unwrap();
     let image = Image::parse(&bytes).unwrap();
-    assert_eq!((image.rx_align(), image.relocation_count()), (32, 1));
+    assert_eq!((image.rx_align(), image.relocation_count()), (32, 2));
     assert_eq!(image.entry("f").map(|(_, entry)| entry.payload_align), Some(16));
     assert_eq!(image.relocations().next().map(Relocation::offset), Some(8));
     assert_eq!((image.slot(), image.travels()), (Some(56), false));

@@ -260,4 +260,21 @@ mod tests {
         both.merge(&since);
         assert_eq!(both, times);
     }
+
+    #[test]
+    fn the_last_bucket_has_no_bound() {
+        for bucket in [
+            DurationHistogram::BUCKETS - 1,
+            DurationHistogram::BUCKETS,
+            usize::MAX,
+        ] {
+            assert_eq!(DurationHistogram::upper_ns(bucket), u64::MAX);
+        }
+        let longest = (0..64).flat_map(|bit| (4..8).map(move |quarter| (quarter << bit) >> 2));
+        assert!(
+            longest
+                .map(DurationHistogram::bucket)
+                .all(|bucket| bucket < DurationHistogram::BUCKETS)
+        );
+    }
 }

@@ -451,4 +451,25 @@ mod tests {
         assert!(PageHead::split(&page(2, 0, b"")).is_err());
         assert!(PageHead::split(&[0; PageHead::SIZE - 1]).is_err());
     }
+
+    #[test]
+    fn a_readable_id_has_64_digits() {
+        use serde::de::IntoDeserializer as _;
+        use serde::de::value::{Error, StrDeserializer};
+        let read = |text: &str| {
+            let from: StrDeserializer<'_, Error> = text.into_deserializer();
+            hex::deserialize(from).ok()
+        };
+        assert_eq!(read(&"a5".repeat(32)), Some([0xa5; 32]));
+        assert_eq!(read(&"0F".repeat(32)), Some([0x0f; 32]));
+        for wrong in [
+            &"a5".repeat(31),
+            &"a5".repeat(33),
+            &"g5".repeat(32),
+            &"5g".repeat(32),
+            "",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
 }
