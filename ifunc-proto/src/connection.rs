@@ -283,6 +283,14 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 
+    /// Calls `keeps` with each entry of an image that the peer has bound. One for which it returns a reason is dropped: from the next frame on its
+    /// invocations are rejected with that reason, as if the image had been refused, until the peer releases the handle or binds it again.
+    pub fn review_images(&mut self, keeps: impl FnMut(&mut B) -> Result<(), Refusal>) {
+        if let Some(server) = &mut self.server {
+            server.review_images(keeps);
+        }
+    }
+
     /// Whether frames may be left that the last [`receive`](Self::receive) did not process. A driver does not sleep then.
     #[inline]
     #[must_use]

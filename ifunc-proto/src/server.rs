@@ -502,6 +502,11 @@ impl<B> Server<B> {
         }
     }
 
+    /// As [`Connection::review_images`](crate::Connection::review_images).
+    pub(crate) fn review_images(&mut self, keeps: impl FnMut(&mut B) -> Result<(), Refusal>) {
+        self.images.bindings.review(keeps);
+    }
+
     /// Bytes that came in fragments of a body that is not complete.
     pub(crate) fn assembled(&self) -> usize {
         self.images.assembly.len()

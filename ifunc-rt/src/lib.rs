@@ -76,8 +76,8 @@ pub use ifunc_exec::{
 };
 pub use observe::StatsHandle;
 pub use policy::{
-    AddressRange, Grant, ImageInfo, InvalidRange, Policy, PolicyError, PolicyFileError, Quotas, SourceInfo,
-    Unsigned,
+    AddressRange, Grant, ImageInfo, InvalidRange, Policy, PolicyError, PolicyFileError, PolicyHandle, Quotas,
+    SourceInfo, Unsigned,
 };
 pub use serve::doorbell::StopHandle;
 #[doc(hidden)]

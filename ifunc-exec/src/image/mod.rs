@@ -232,6 +232,11 @@ impl InstalledImage {
         self.imports.symbols.iter().map(|import| &*import.name)
     }
 
+    /// The shared libraries that it needs.
+    pub fn library_names(&self) -> impl Iterator<Item = &str> {
+        self.imports.needed.iter().map(|soname| &**soname)
+    }
+
     /// Whether an address is of its code or its data.
     pub(crate) fn contains(&self, address: usize) -> bool {
         address

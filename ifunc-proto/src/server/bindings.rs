@@ -59,6 +59,17 @@ impl<B> Bindings<B> {
         self.put(first, handles.map(|_| Binding::Refused(refusal.clone())));
     }
 
+    /// Calls `keeps` with each entry that is bound, and lets those run no more for which it returns a reason.
+    pub(super) fn review(&mut self, mut keeps: impl FnMut(&mut B) -> Result<(), Refusal>) {
+        for slot in &mut self.slots {
+            if let Binding::Bound(entry) = slot
+                && let Err(refusal) = keeps(entry)
+            {
+                *slot = Binding::Refused(refusal);
+            }
+        }
+    }
+
     fn put(&mut self, first: usize, bindings: impl ExactSizeIterator<Item = Binding<B>>) {
         let end = first + bindings.len();
         if end == first {

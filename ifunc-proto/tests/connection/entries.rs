@@ -1,6 +1,7 @@
 //! Images with several entries: one installation, a handle for each entry.
 
 use ifunc_abi::frame::Kind;
+use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::{Rejection, Status};
 
 use crate::node::{Letter, Node, settle};
@@ -65,6 +66,41 @@ fn entries_share_one_installation() {
     ];
     assert_eq!(sent(&mut pipe), frames);
     assert_eq!(target.host.installs, 1);
+}
+
+#[test]
+fn an_entry_that_a_review_drops_runs_no_more() {
+    let mut pipe = Pipe::new(20, 256);
+    let (mut source, mut target) = pair(&mut pipe);
+    let handles = [0, 1].map(|entry| source.connection.caller.bind(three(entry)));
+    let why = Refusal::new(Rejection::Revoked, "for the test");
+    for (drops, expected) in [
+        (false, Status::Executed),
+        (true, Status::Rejected(Rejection::Revoked)),
+    ] {
+        let mut seen = 0;
+        target.connection.review_images(|_| {
+            seen += 1;
+            // The first entry goes, the second one stays.
+            if drops && seen == 1 {
+                Err(why.clone())
+            } else {
+                Ok(())
+            }
+        });
+        assert_eq!(call(&mut pipe, &mut source, &mut target, handles[0]), expected);
+        assert_eq!(
+            call(&mut pipe, &mut source, &mut target, handles[1]),
+            Status::Executed
+        );
+    }
+    // Bound again, it is asked again.
+    handles
+        .into_iter()
+        .for_each(|handle| source.connection.caller.unbind(handle));
+    settle(&mut pipe, &mut source, &mut target);
+    let again = source.connection.caller.bind(three(0));
+    assert_eq!(call(&mut pipe, &mut source, &mut target, again), Status::Executed);
 }
 
 #[test]

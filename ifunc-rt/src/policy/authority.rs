@@ -21,12 +21,16 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    pub(super) fn new(signer: Option<String>, grant: Grant) -> Arc<Self> {
+    /// `before`: the same authority by an earlier policy, which has counted.
+    pub(super) fn new(signer: Option<String>, grant: Grant, before: Option<&Arc<Self>>) -> Arc<Self> {
         let whose = match &signer {
             Some(name) => format!("code of the key `{name}`"),
             None => "unsigned code".to_owned(),
         };
-        let meter = Meter::new(whose.clone(), grant.quotas);
+        let meter = match before {
+            Some(before) => Arc::clone(&before.meter),
+            None => Meter::new(whose.clone(), grant.quotas),
+        };
         Arc::new(Self {
             signer,
             whose,
@@ -43,7 +47,21 @@ impl Authority {
     /// Whether an image may be installed. Counts the attempt.
     pub(super) fn admits(&self, image: &Image<'_>, len: usize) -> Result<(), Refusal> {
         self.meter.attempt(len, Instant::now())?;
-        self.grant.admits(&self.whose, image)
+        let imports: Vec<&str> = image.imports().map(|import| import.symbol).collect();
+        let needed: Vec<&str> = image.needed().collect();
+        self.grant.admits(&self.whose, &imports, &needed)
+    }
+
+    /// Whether an image may stay that was installed by an earlier policy.
+    pub(super) fn readmits(&self, image: &InstalledImage) -> Result<(), Refusal> {
+        let imports: Vec<&str> = image.import_names().collect();
+        let needed: Vec<&str> = image.library_names().collect();
+        self.grant.admits(&self.whose, &imports, &needed)
+    }
+
+    /// Lets the quotas of this grant hold for what was counted before it.
+    pub(super) fn settle(&self) {
+        self.meter.set_quotas(self.grant.quotas);
     }
 
     /// Counts an image that was installed.

@@ -1,6 +1,5 @@
 //! What accepted code may import and use.
 
-use ifunc_abi::image::Image;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 use ifunc_abi::symbols::{
@@ -68,11 +67,10 @@ impl Grant {
     }
 
     /// Whether an image of `whose` may be installed, by its imports.
-    pub(super) fn admits(&self, whose: &str, image: &Image<'_>) -> Result<(), Refusal> {
+    pub(super) fn admits(&self, whose: &str, imports: &[&str], needed: &[&str]) -> Result<(), Refusal> {
         if self.is_pure {
-            let needed = image.needed();
-            let impure = image.imports().map(|import| import.symbol);
-            let impure: Vec<&str> = impure.filter(|symbol| !is_pure(symbol)).chain(needed).collect();
+            let impure = imports.iter().filter(|symbol| !is_pure(symbol));
+            let impure: Vec<&str> = impure.chain(needed).copied().collect();
             if !impure.is_empty() {
                 let why = format!(
                     "{whose} must be pure, and imports {}; help: leave those imports out, or let the target's policy grant them",
@@ -90,8 +88,8 @@ impl Grant {
                 None => symbol == name,
             })
         };
-        let symbols = image.imports().map(|import| import.symbol);
-        let refused: Vec<&str> = symbols
+        let refused = imports.iter().copied();
+        let refused: Vec<&str> = refused
             .filter(|symbol| !is_of_runtime(symbol) && !is_granted(symbol))
             .collect();
         if refused.is_empty() {

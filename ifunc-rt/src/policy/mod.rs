@@ -6,6 +6,7 @@ mod certificates;
 mod connect;
 mod file;
 mod grant;
+mod live;
 mod quotas;
 mod rules;
 mod verified;
@@ -20,6 +21,8 @@ pub(crate) use connect::Connect;
 pub use connect::{AddressRange, InvalidRange};
 pub use file::PolicyFileError;
 pub use grant::Grant;
+pub use live::PolicyHandle;
+pub(crate) use live::{LivePolicy, SharedConnect};
 pub use quotas::Quotas;
 pub(crate) use quotas::{Charge, Meter};
 pub(crate) use rules::{Candidate, Rules};
@@ -185,6 +188,14 @@ pub enum PolicyError {
     Name {
         /// The name.
         name: String,
+    },
+    /// A policy that [replaces](PolicyHandle::replace) another one changes what holds for as long as the target serves.
+    #[error(
+        "{what} cannot change while the target serves; help: start the target again for that, or leave it as it was"
+    )]
+    Fixed {
+        /// What the new policy changes.
+        what: &'static str,
     },
     /// One key with two grants.
     #[error(

@@ -116,12 +116,12 @@ impl Quotas {
 pub(crate) struct Meter {
     /// `this connection`, `the key builds`.
     whose: String,
-    quotas: Quotas,
     used: Mutex<Used>,
 }
 
 #[derive(Debug)]
 struct Used {
+    quotas: Quotas,
     code_bytes: usize,
     images: usize,
     in_flight: usize,
@@ -143,8 +143,8 @@ impl Meter {
     pub(crate) fn new(whose: impl Into<String>, quotas: Quotas) -> Arc<Self> {
         Arc::new(Self {
             whose: whose.into(),
-            quotas,
             used: Mutex::new(Used {
+                quotas,
                 code_bytes: 0,
                 images: 0,
                 in_flight: 0,
@@ -155,8 +155,16 @@ impl Meter {
         })
     }
 
-    pub(crate) fn quotas(&self) -> &Quotas {
-        &self.quotas
+    pub(crate) fn quotas(&self) -> Quotas {
+        self.used().quotas
+    }
+
+    /// Replaces the quotas. What is used stays used.
+    pub(crate) fn set_quotas(&self, quotas: Quotas) {
+        let mut used = self.used();
+        // Nor may more come at once than the new rate says.
+        used.installs = used.installs.min(f64::from(quotas.installs_per_second));
+        used.quotas = quotas;
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
@@ -180,7 +188,7 @@ impl Meter {
             image_bytes,
             installs_per_second: rate,
             ..
-        } = self.quotas;
+        } = self.quotas();
         if rate != u32::MAX {
             let mut used = self.used();
             let since = used.since.replace(now).unwrap_or(now);
@@ -205,7 +213,7 @@ impl Meter {
     fn admits(&self, used: &Used, bytes: usize) -> Result<(), Refusal> {
         let Quotas {
             code_bytes, images, ..
-        } = self.quotas;
+        } = used.quotas;
         if used.images >= images {
             let what = format!(
                 "may have {} bound at a time; help: release handles",
@@ -252,7 +260,7 @@ impl Meter {
     /// As many as may have begun already.
     pub(crate) fn begin(&self) -> Result<(), Refusal> {
         let mut used = self.used();
-        let limit = self.quotas.in_flight;
+        let limit = used.quotas.in_flight;
         if used.in_flight >= limit {
             let what = format!("may have {} in flight", Counted(limit, "invocation"));
             return Err(self.exceeded("in_flight", what));
@@ -266,7 +274,7 @@ impl Meter {
     /// # Errors
     /// As many as there may be are in flight.
     pub(crate) fn admits_call(&self, has_calls: impl FnOnce(usize) -> bool) -> Result<(), Refusal> {
-        let limit = self.quotas.in_flight;
+        let limit = self.quotas().in_flight;
         if limit == usize::MAX || !has_calls(limit) {
             return Ok(());
         }
@@ -281,7 +289,7 @@ impl Meter {
 
     /// Why an invocation with a payload of `len` bytes does not run.
     pub(crate) fn admits_payload(&self, len: usize) -> Result<(), Refusal> {
-        let limit = self.quotas.payload_bytes;
+        let limit = self.quotas().payload_bytes;
         if len <= limit {
             return Ok(());
         }

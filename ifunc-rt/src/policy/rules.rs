@@ -9,6 +9,7 @@ use ifunc_abi::image::Image;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::signature::Signature;
 use ifunc_abi::status::Rejection;
+use ifunc_exec::InstalledImage;
 
 use super::verified::Verified;
 use super::{Authority, Check, ImageInfo, Policy, PolicyError, Quotas, SourceInfo, TrustedKey};
@@ -36,14 +37,15 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Policy {
-    /// The rules of one target.
+    /// The rules of one target. What was counted by those `before` them still counts.
     ///
     /// # Errors
     /// One key has two grants.
-    pub(crate) fn rules(&self) -> Result<Rules, PolicyError> {
+    pub(crate) fn rules(&self, before: Option<&Rules>) -> Result<Rules, PolicyError> {
         let mut keys = HashMap::new();
         for TrustedKey { name, key, grant } in &self.keys {
-            let authority = Authority::new(Some(name.clone()), grant.clone());
+            let before = before.and_then(|before| before.keys.get(key.as_bytes()));
+            let authority = Authority::new(Some(name.clone()), grant.clone(), before);
             if let Some(other) = keys.insert(*key.as_bytes(), authority) {
                 return Err(PolicyError::SameKey {
                     first: other.signer().unwrap_or_default().to_owned(),
@@ -52,10 +54,18 @@ impl Policy {
                 });
             }
         }
-        let unsigned = |grant: &Option<_>| grant.clone().map(|grant| Authority::new(None, grant));
+        let unsigned = |grant: &Option<_>, before: Option<&Arc<Authority>>| {
+            grant.clone().map(|grant| Authority::new(None, grant, before))
+        };
         Ok(Rules {
-            same_user: unsigned(&self.same_user),
-            every_peer: unsigned(&self.every_peer),
+            same_user: unsigned(
+                &self.same_user,
+                before.and_then(|before| before.same_user.as_ref()),
+            ),
+            every_peer: unsigned(
+                &self.every_peer,
+                before.and_then(|before| before.every_peer.as_ref()),
+            ),
             keys,
             revoked: self.revoked.iter().map(|key| *key.as_bytes()).collect(),
             check: self.check.clone(),
@@ -69,6 +79,39 @@ impl Rules {
     /// What each connection may use.
     pub(crate) fn quotas(&self) -> Quotas {
         self.quotas
+    }
+
+    /// Lets the quotas of these rules hold for what was counted before them.
+    pub(crate) fn settle(&self) {
+        let unsigned = self.same_user.iter().chain(&self.every_peer);
+        unsigned
+            .chain(self.keys.values())
+            .for_each(|authority| authority.settle());
+    }
+
+    /// By whose authority an image runs that was installed by that of earlier rules.
+    ///
+    /// # Errors
+    /// Why it runs no more.
+    pub(crate) fn readmit(
+        &self,
+        source: &SourceInfo,
+        installed: &Authority,
+        signed_by: Option<&[u8; 32]>,
+        image: &InstalledImage,
+    ) -> Result<Arc<Authority>, Refusal> {
+        let unsigned = || self.unsigned(source).cloned();
+        let authority = match signed_by {
+            Some(key) if self.revoked.contains(key) => return Err(Self::refuse_revoked(key)),
+            // Only a signature by a key that was known has been verified.
+            Some(key) => match self.keys.get(key).filter(|_| installed.signer().is_some()) {
+                Some(authority) => Ok(Arc::clone(authority)),
+                None => unsigned().ok_or_else(|| self.refuse_unknown(key)),
+            },
+            None => unsigned().ok_or_else(|| self.refuse_unsigned()),
+        }?;
+        authority.readmits(image)?;
+        Ok(authority)
     }
 
     /// By whose authority an image may be installed.
@@ -119,13 +162,7 @@ impl Rules {
         };
         let Signature { key, .. } = signature;
         if self.revoked.contains(key) {
-            return Err(Refusal::new(
-                Rejection::Revoked,
-                format!(
-                    "the target's policy revoked the key {}; help: sign the image with another one",
-                    Hex(key)
-                ),
-            ));
+            return Err(Self::refuse_revoked(key));
         }
         let Some(authority) = self.keys.get(key) else {
             // It proves nothing here.
@@ -149,6 +186,15 @@ impl Rules {
         let is_same = source.uid == Some(me);
         let same_user = self.same_user.as_ref().filter(|_| is_same);
         same_user.or(self.every_peer.as_ref())
+    }
+
+    #[cold]
+    fn refuse_revoked(key: &[u8; 32]) -> Refusal {
+        let key = Hex(key);
+        Refusal::new(
+            Rejection::Revoked,
+            format!("the target's policy revoked the key {key}; help: sign the image with another one"),
+        )
     }
 
     #[cold]

@@ -22,6 +22,8 @@ pub(super) struct Accepted {
     pub(super) image: Arc<InstalledImage>,
     pub(super) authority: Arc<Authority>,
     pub(super) charges: Arc<Charges>,
+    /// The key that signed it, whether the policy knows it or not.
+    pub(super) signed_by: Option<[u8; 32]>,
 }
 
 /// What a bound image counts of the quotas of its connection and of its authority, until its last entry is released.
@@ -42,7 +44,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             let name = about.map(|about| about.name);
             let source = self.state.source.connection;
             let signer = signature.ok().flatten().map(|signature| {
-                let name = self.host.rules.name_of(&signature.key);
+                let rules = self.host.policy.rules();
+                let name = rules.name_of(&signature.key);
                 name.map_or_else(|| Hex(&signature.key).to_string(), str::to_owned)
             });
             limited!(warn, [parent: &self.state.span] source, name, signer, %reason, %detail, "image refused");
@@ -59,6 +62,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         about: &mut Option<About<'b>>,
     ) -> Result<Accepted, Refusal> {
         let (host, state, len) = (self.host, &*self.state, bytes.len());
+        if let Some(refusal) = &state.ending {
+            return Err(refusal.clone());
+        }
         // Before the bytes are looked at.
         state.meter.attempt(len, Instant::now())?;
         let limit = host.hello.limits.max_image;
@@ -71,7 +77,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         *about = describe(id, len, image).next();
         let signature =
             signature.map_err(|unknown| Refusal::new(Rejection::Signature, unknown.to_string()))?;
-        let authority = host.rules.admit(Candidate {
+        let authority = host.policy.rules().admit(Candidate {
             source: &state.source,
             id,
             len,
@@ -96,6 +102,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             image,
             authority,
             charges: Arc::new(charges),
+            signed_by: signature.map(|signature| signature.key),
         })
     }
 

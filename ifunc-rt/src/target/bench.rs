@@ -14,6 +14,7 @@ use super::one_way::OneWay;
 use super::unfinished::Unfinished;
 use super::{Argument, Host};
 use crate::observe::{Metrics, StatsHandle};
+use crate::policy::{LivePolicy, SharedConnect};
 use crate::policy::{Policy, Quotas};
 use crate::serve::SPIN;
 use crate::serve::doorbell::TargetDoorbell;
@@ -106,12 +107,13 @@ impl Bench {
         let answers = LongAnswers::new(limits.max_answer, &unfinished);
         // SAFETY: the images are those of the tests.
         let policy = unsafe { Policy::trust_every_peer() }.quotas(Quotas::UNLIMITED);
-        let rules = policy.rules().unwrap();
+        let policy = LivePolicy::new(policy, SharedConnect::default()).unwrap();
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),
             host: Host {
-                rules,
+                policy: std::sync::Arc::new(policy),
+                knows: crate::transport::address::Knows::default(),
                 executor,
                 uses_runners: false,
                 metrics,
@@ -119,7 +121,6 @@ impl Bench {
                 max_handles: 64,
                 copy_payloads: false,
                 share_stats: None,
-                connect: std::sync::Arc::default(),
                 peers: super::Peers::default(),
                 membership: None,
                 travels,

@@ -18,9 +18,7 @@ use super::escape::{AfterEscape, EscapeHook, Escaped, Level};
 use crate::keys::TlsKeys;
 use crate::library;
 use crate::policy::{Policy, PolicyError};
-#[cfg(feature = "ucx")]
-use crate::transport::address::Knows;
-use crate::transport::address::{Address, AddressError};
+use crate::transport::address::{Address, AddressError, Knows};
 use crate::transport::{ListenConfig, ListenError, Listener};
 #[cfg(feature = "ucx")]
 use crate::ucx::Worker;
@@ -485,7 +483,9 @@ impl TargetBuilder {
         let address: Address = address.parse()?;
         self.policy
             .check_transport(&address.to_string(), address.knows())?;
-        self.start(|config| crate::transport::listen(&address, config))
+        self.start(address.knows(), |config| {
+            crate::transport::listen(&address, config)
+        })
     }
 
     /// Starts listening on a worker of the application's: see [`ucx`](crate::ucx). Sources connect [over
@@ -497,11 +497,12 @@ impl TargetBuilder {
     #[cfg(feature = "ucx")]
     pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
         self.policy.check_transport("ucx-worker:", Knows::default())?;
-        self.start(|config| worker.engine().listen(&config))
+        self.start(Knows::default(), |config| worker.engine().listen(&config))
     }
 
     fn start(
         mut self,
+        knows: Knows,
         listen: impl FnOnce(ListenConfig) -> Result<Box<dyn Listener>, ListenError>,
     ) -> Result<Target, TargetError> {
         let mut symbols = match &self.exports {
@@ -524,8 +525,8 @@ impl TargetBuilder {
             // SAFETY: the caller of `allow_library` made the promise that this function requires.
             unsafe { symbols.allow_library(soname) }?;
         }
-        self.listen.connect = self.policy.connect.clone();
-        self.listen.connect.tls = self.tls.take();
+        self.policy.connect.tls = self.tls.take();
+        self.listen.connect = self.policy.connect.clone().into();
         self.listen.hello.limits = self.policy.quotas.limits();
         let Policy {
             stack,
@@ -559,7 +560,7 @@ impl TargetBuilder {
             ring.data = data.unwrap_or(ring.data);
         }
         let listener = listen(config)?;
-        Target::new(self, symbols, listener)
+        Target::new(self, symbols, listener, knows)
     }
 }
 

@@ -314,6 +314,29 @@ impl Duplex {
         self.shared.lock().connection.is_held()
     }
 
+    /// Applies the policy that there is now.
+    #[cold]
+    pub(super) fn review(&mut self, host: &Host) {
+        let is_accepted = matches!(self.doorbell, Doorbell::Listener(Some(_)));
+        let mut state = self.shared.lock();
+        let Some((number, served)) = &mut self.served else {
+            return;
+        };
+        let connection = &mut state.connection;
+        let peer = connection.served_link().filter(|(_, now)| now == number);
+        let Some(peer) = peer.map(|(link, _)| link.peer.clone()) else {
+            return;
+        };
+        let readmitted = host.policy.readmits(&peer, is_accepted);
+        served.review(host, readmitted, |keeps| connection.review_images(keeps));
+        self.is_busy = true;
+    }
+
+    /// The state of what is served, if there is a link.
+    pub(super) fn state(&self) -> Option<&State> {
+        self.served.as_ref().map(|(_, served)| served)
+    }
+
     /// Drops a body that takes too long to arrive.
     pub(super) fn refuse_overdue(&mut self, host: &Host, now: Instant) {
         let connection = &mut self.shared.lock().connection;

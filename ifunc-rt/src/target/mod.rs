@@ -47,10 +47,11 @@ use unfinished::Unfinished;
 
 use crate::group::{Membership, Nodes};
 use crate::observe::{Metrics, StatsHandle};
-use crate::policy::{Connect, Rules, SourceInfo};
+use crate::policy::{LivePolicy, PolicyHandle, SourceInfo};
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
 use crate::source::connection::Service;
 use crate::transport::Listener;
+use crate::transport::address::Knows;
 use crate::travel::Travels;
 use crate::{Source, SourceError, SourceOptions};
 
@@ -89,7 +90,9 @@ pub struct Target {
 
 /// State that all connections share.
 struct Host {
-    rules: Rules,
+    policy: Arc<LivePolicy>,
+    /// What the transport knows of peers.
+    knows: Knows,
     executor: InProcess,
     /// Whether images run in the processes of their tenants.
     uses_runners: bool,
@@ -100,8 +103,6 @@ struct Host {
     copy_payloads: bool,
     /// See [`TargetBuilder::share_stats`].
     share_stats: Option<bool>,
-    /// Which peers connect, and which of those that this target connects to are served.
-    connect: Arc<Connect>,
     /// Sources over links that were accepted.
     peers: Peers,
     /// The group that this target has joined.
@@ -147,7 +148,7 @@ impl Host {
         Service::new(
             self.server(true),
             crate::hello::both(&self.hello),
-            Arc::clone(&self.connect),
+            self.policy.connect.clone(),
             Arc::clone(&self.doorbell.local),
         )
     }
@@ -163,8 +164,9 @@ impl Target {
         builder: TargetBuilder,
         symbols: HostSymbols,
         listener: Box<dyn Listener>,
+        knows: Knows,
     ) -> Result<Self, TargetError> {
-        let rules = builder.policy.rules()?;
+        let policy = Arc::new(LivePolicy::new(builder.policy, builder.listen.connect)?);
         let (address, timing) = (listener.address(), builder.timing);
         let (max_bytes, max_age) = builder.unfinished;
         let unfinished = Unfinished::new(max_bytes, max_age);
@@ -198,7 +200,8 @@ impl Target {
         Ok(Self {
             links: Links::new(listener),
             host: Host {
-                rules,
+                policy,
+                knows,
                 executor,
                 uses_runners,
                 metrics,
@@ -206,7 +209,6 @@ impl Target {
                 max_handles: builder.max_handles,
                 copy_payloads: builder.copy_payloads,
                 share_stats: builder.share_stats,
-                connect: Arc::new(builder.policy.connect),
                 peers: Peers::default(),
                 membership: None,
                 unfinished,
@@ -279,6 +281,17 @@ impl Target {
     #[must_use]
     pub fn exports(&self) -> Exports {
         self.host.executor.exports()
+    }
+
+    /// A handle that [replaces](PolicyHandle::replace) the policy, while the target serves, too.
+    #[must_use]
+    pub fn policy(&self) -> PolicyHandle {
+        PolicyHandle {
+            live: Arc::clone(&self.host.policy),
+            address: self.address(),
+            knows: self.host.knows,
+            doorbell: Arc::clone(&self.host.doorbell.local),
+        }
     }
 
     /// The counters so far: per source, per ifunc, in all.

@@ -102,6 +102,16 @@ impl OneWay {
         }
     }
 
+    /// Applies the policy that there is now.
+    #[cold]
+    pub(super) fn review(&mut self, host: &Host) {
+        let readmitted = host.policy.readmits(&self.link.peer, true);
+        let protocol = &mut self.protocol;
+        self.state
+            .review(host, readmitted, |keeps| protocol.review_images(keeps));
+        self.is_busy = true;
+    }
+
     /// Drops a body that takes too long to arrive.
     pub(super) fn refuse_overdue(&mut self, host: &Host, now: Instant) {
         if self.state.is_overdue(self.protocol.unfinished(), now) {

@@ -16,6 +16,7 @@ use ifunc_exec::Session;
 use super::argument::Argument;
 use super::duplex::{Duplex, own_key};
 use super::one_way::OneWay;
+use super::served::State;
 use super::tasks::Tasks;
 use super::{Host, Target, TargetError};
 use crate::driver::backoff::{Backoff, Next};
@@ -29,6 +30,10 @@ use crate::{Source, SourceError};
 const FEW: usize = 8;
 /// Polls of connections between two reviews: they take longer than the barrier that a review needs.
 const REVIEW: usize = 4096;
+/// Longest time in which what a connection sent before the policy ended it is refused.
+const ENDING: Duration = Duration::from_secs(1);
+/// The generation of no policy.
+const BEFORE: u64 = u64::MAX;
 /// Polls between two calls of [`tend`](Links::tend), which may miss the cache. After a poll that finds nothing, or more than this
 /// many frames, the next one begins with a call: invocations may be slow.
 const TEND: u32 = 8;
@@ -203,6 +208,10 @@ pub(super) struct Links {
     looked_after: Instant,
     /// One of the connections is the node's [tasks](Tasks).
     has_tasks: bool,
+    /// The generation of the policy that all connections follow, and none is left that it ends.
+    applied: u64,
+    /// Until when what was received from connections that the policy ends is refused.
+    ending_until: Option<Instant>,
 }
 
 impl Links {
@@ -219,6 +228,8 @@ impl Links {
             keys: Vec::new(),
             looked_after: Instant::now(),
             has_tasks: false,
+            applied: 0,
+            ending_until: None,
         }
     }
 
@@ -302,7 +313,12 @@ impl Links {
         }
         while let Some(link) = self.listener.accept() {
             self.last += 1;
-            let connection = Connection::new(self.last, link, host);
+            let mut connection = Connection::new(self.last, link, host);
+            if host.policy.generation() != 0 {
+                // The one before it may have admitted the peer.
+                connection.review(host);
+                self.applied = BEFORE;
+            }
             self.active.push_back(Box::new(connection));
         }
         if !self.parked.is_empty() {
@@ -319,7 +335,49 @@ impl Links {
             keys.clear();
             self.keys = keys;
         }
+        if host.policy.generation() != self.applied {
+            self.apply_policy(host);
+        }
         self.active.len() > before
+    }
+
+    /// Applies a policy that replaced another one to every connection, and ends those that it does not admit once what they sent before was
+    /// refused.
+    #[cold]
+    #[inline(never)]
+    fn apply_policy(&mut self, host: &Host) {
+        let (generation, now) = (host.policy.generation(), Instant::now());
+        for connection in self.iter_mut() {
+            if connection
+                .reviewed()
+                .is_some_and(|reviewed| reviewed != generation)
+            {
+                connection.review(host);
+            }
+        }
+        let parked = self
+            .parked
+            .iter()
+            .filter(|(_, connection)| connection.is_ending());
+        let parked: Vec<Key> = parked.map(|(&key, _)| key).collect();
+        self.unpark(&parked);
+        let until = *self.ending_until.get_or_insert(now + ENDING);
+        let mut is_left = false;
+        for at in (0..self.active.len()).rev() {
+            let connection = &mut self.active[at];
+            if !connection.is_ending() {
+                continue;
+            }
+            if !connection.has_work(host) || now >= until {
+                self.forget(host, at);
+            } else {
+                is_left = true;
+            }
+        }
+        if !is_left {
+            self.ending_until = None;
+            self.applied = generation;
+        }
     }
 
     /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
@@ -427,7 +485,14 @@ impl Links {
         if self.polls >= REVIEW {
             self.review(host);
         }
-        self.active.pop_front()
+        let mut next = self.active.pop_front()?;
+        let generation = host.policy.generation();
+        // Another thread had it when the others were reviewed.
+        if generation != 0 && next.reviewed().is_some_and(|reviewed| reviewed != generation) {
+            next.review(host);
+            self.applied = BEFORE;
+        }
+        Some(next)
     }
 
     /// Takes a connection back, after all others.
@@ -573,6 +638,33 @@ impl Connection {
             Self::Duplex(connection) => &connection.info,
             Self::Tasks(tasks) => &tasks.state.source,
         }
+    }
+
+    /// Applies the policy that there is now.
+    fn review(&mut self, host: &Host) {
+        match self {
+            Self::OneWay(connection) => connection.review(host),
+            Self::Duplex(connection) => connection.review(host),
+            Self::Tasks(_) => {}
+        }
+    }
+
+    fn state(&self) -> Option<&State> {
+        match self {
+            Self::OneWay(connection) => Some(&connection.state),
+            Self::Duplex(connection) => connection.state(),
+            Self::Tasks(_) => None,
+        }
+    }
+
+    /// The generation of the policy that it follows. `None`: none is asked.
+    fn reviewed(&self) -> Option<u64> {
+        self.state().map(|state| state.reviewed)
+    }
+
+    /// Whether the policy does not admit its peer any more.
+    fn is_ending(&self) -> bool {
+        self.state().is_some_and(|state| state.ending.is_some())
     }
 
     /// Whether a poll would find something. If not, grants the source its credits.

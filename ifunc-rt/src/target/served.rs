@@ -51,6 +51,10 @@ pub(super) struct State {
     held: Held,
     /// What it may use, and uses.
     pub(super) meter: Arc<Meter>,
+    /// Why the connection is ended: what it sent before is refused with that.
+    pub(super) ending: Option<Refusal>,
+    /// The generation of the policy that was last applied.
+    pub(super) reviewed: u64,
     /// Its limit of answers, if that is less than the target's.
     _answers: Option<TakenBySource>,
     /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
@@ -115,7 +119,12 @@ impl State {
             taken_visit: None,
             held: Held::new(&host.unfinished),
             // Larger images are refused by the limit that the source was told.
-            meter: Meter::new("this connection", host.rules.quotas().image_bytes(usize::MAX)),
+            meter: Meter::new(
+                "this connection",
+                host.policy.rules().quotas().image_bytes(usize::MAX),
+            ),
+            ending: None,
+            reviewed: host.policy.generation(),
             _answers: None,
             copies_payloads,
             may_ask,
@@ -141,8 +150,50 @@ impl State {
         Bound {
             counted,
             metrics,
+            by: None,
             _charges: None,
         }
+    }
+
+    /// Applies the policy to the connection: whether its peer may stay, the quotas, and each image that it has bound.
+    #[cold]
+    pub(super) fn review(
+        &mut self,
+        host: &Host,
+        readmitted: Result<(), Refusal>,
+        images: impl FnOnce(&mut dyn FnMut(&mut Bound) -> Result<(), Refusal>),
+    ) {
+        self.reviewed = host.policy.generation();
+        let rules = host.policy.rules();
+        self.meter.set_quotas(rules.quotas().image_bytes(usize::MAX));
+        self.ending = readmitted.err();
+        let source = self.source.connection;
+        if let Some(refusal) = &self.ending {
+            let (reason, detail) = (refusal.reason, &refusal.detail);
+            limited!(warn, [parent: &self.span] source, %reason, %detail, "ending a connection: the policy was replaced");
+        }
+        images(&mut |bound| {
+            if let Some(refusal) = &self.ending {
+                return Err(refusal.clone());
+            }
+            let Some((authority, signed_by)) = &bound.by else {
+                return Ok(());
+            };
+            let image = bound.counted.entry.image();
+            match rules.readmit(&self.source, authority, signed_by.as_ref(), image) {
+                Ok(authority) => {
+                    bound.counted.limit_by(&authority);
+                    bound.by = Some((authority, *signed_by));
+                    Ok(())
+                }
+                Err(refusal) => {
+                    let (reason, detail) = (refusal.reason, &refusal.detail);
+                    let (ifunc, signer) = (&*bound.counted.entry.name, authority.signer());
+                    limited!(warn, [parent: &self.span] source, ifunc, signer, %reason, %detail, "image released: the policy was replaced");
+                    Err(refusal)
+                }
+            }
+        });
     }
 
     /// Whether the unfinished body is overdue. If so, it holds nothing any longer.
@@ -187,6 +238,8 @@ impl State {
 pub(crate) struct Bound {
     pub(super) counted: Counted,
     metrics: HandleMetrics,
+    /// By whose authority it runs, and the key that signed it. `None`: by that of this node.
+    by: Option<(Arc<Authority>, Option<[u8; 32]>)>,
     /// What the image counts, until its last entry is released.
     _charges: Option<Arc<Charges>>,
 }
@@ -232,6 +285,14 @@ impl Counted {
             limited: limited.cloned(),
         }
     }
+
+    /// Counts each invocation against the quotas of this authority from now on, if it limits them.
+    fn limit_by(&mut self, authority: &Arc<Authority>) {
+        self.limited = authority.limits_invocations().then(|| Arc::clone(authority));
+        if self.limited.is_some() {
+            self.suits = LIMITED;
+        }
+    }
 }
 
 /// A connection's host, for one poll. If it `TAKES` invocations, it runs each after the poll.
@@ -254,6 +315,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             image,
             authority,
             charges,
+            signed_by,
         } = self.accept(&install)?;
         let (first, size) = (install.handle, install.image.len());
         self.state.metrics.installed();
@@ -272,6 +334,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             Bound {
                 counted,
                 metrics,
+                by: Some((Arc::clone(&authority), signed_by)),
                 _charges: Some(Arc::clone(&charges)),
             }
         });

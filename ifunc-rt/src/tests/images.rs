@@ -113,6 +113,14 @@ pub(crate) fn add() -> ImageParts {
     }
 }
 
+/// As [`add`], of an image that may send to other nodes.
+pub(crate) fn travels() -> ImageParts {
+    ImageParts {
+        imports: vec![import("__ifunc_send")],
+        ..add()
+    }
+}
+
 /// `add` that may be run again.
 pub(crate) fn add_again() -> ImageParts {
     with_entry(add(), |entry| entry.flags = EntryFlags::IDEMPOTENT)

@@ -30,6 +30,8 @@ mod mappings;
 mod nodes;
 #[cfg(not(loom))]
 mod policy;
+#[cfg(not(loom))]
+mod policy_changes;
 mod progress;
 #[cfg(not(loom))]
 mod raw;

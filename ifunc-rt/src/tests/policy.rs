@@ -28,8 +28,8 @@ fn signed(image: &ImageParts, key: &SecretKey) -> Signatures {
 
 /// A target that the thread of the test polls, a source of it, and the lines that they log.
 pub(super) struct Pair {
-    target: Target,
-    source: Source,
+    pub(super) target: Target,
+    pub(super) source: Source,
     log: Log,
 }
 
@@ -79,6 +79,13 @@ impl Pair {
         let mut lines = self.log.lines().split_off(before);
         assert_eq!(lines.len(), 1, "one line is expected: {lines:#?}");
         (ended, lines.remove(0))
+    }
+
+    /// As [`call_with_line`](Self::call_with_line), after which other lines may come before that of its end: returns all.
+    pub(super) fn call_with_line_after(&mut self, handle: &Handle<ByName>) -> (Error, String) {
+        let before = self.log.lines().len();
+        let ended = self.call(handle, &5u64.to_le_bytes()).unwrap_err();
+        (ended, self.log.lines().split_off(before).join("\n"))
     }
 
     /// Calls an image, which must be refused with this status and one line in the log. Returns the detail at the source.
@@ -273,10 +280,7 @@ fn a_connection_has_quotas() {
         );
     }
     // A call of an ifunc that travels may wait for its answer.
-    let travels = ImageParts {
-        imports: vec![images::import("__ifunc_send")],
-        ..images::add()
-    };
+    let travels = images::travels();
     let why = pair(some.in_flight(0)).refused(&travels, None, Rejection::Quota);
     assert!(why.contains("`in_flight`"), "{why}");
     pair(some.in_flight(1)).runs(&travels, None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ifunc_abi::hello::Hello;
 
 use crate::keys::TlsKeys;
-use crate::policy::Connect;
+use crate::policy::SharedConnect;
 
 /// Size of the ring that carries one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct ListenConfig {
     /// What the target states about itself.
     pub(crate) hello: Hello,
     /// Which peers connect. The others are refused, with the reason.
-    pub(crate) connect: Connect,
+    pub(crate) connect: SharedConnect,
     /// Most connections at a time.
     pub(crate) max_connections: usize,
     /// Requests.
@@ -82,7 +82,7 @@ impl ListenConfig {
     pub(crate) fn with_hello(hello: Hello) -> Self {
         Self {
             hello,
-            connect: Connect::default(),
+            connect: SharedConnect::default(),
             max_connections: MAX_CONNECTIONS,
             to_target: RingSize {
                 slots: 4096,

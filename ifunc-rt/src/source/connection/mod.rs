@@ -592,8 +592,9 @@ impl Connection {
 fn connect_config(options: &SourceOptions, service: Option<&Service>) -> ConnectConfig {
     let mut config = options.connect_config();
     if let Some(service) = service {
-        config.other_users |= service.connect.has_other_users();
-        config.tls = config.tls.or_else(|| service.connect.tls.clone());
+        let connect = service.connect.get();
+        config.other_users |= connect.has_other_users();
+        config.tls = config.tls.or_else(|| connect.tls.clone());
         config.hello = service.hello;
     }
     config

@@ -14,7 +14,7 @@ use ifunc_proto::{Closed, ServerConfig};
 
 use super::{Connection, Protocol};
 use crate::os::{EventFd, this_thread};
-use crate::policy::Connect;
+use crate::policy::SharedConnect;
 use crate::target::Bound;
 use crate::transport::{ConnectError, Ends, Link, Route, Waiter, with_link};
 use crate::travel::Travels;
@@ -26,7 +26,7 @@ pub(crate) struct Service {
     /// What the target states about itself.
     pub(super) hello: Hello,
     /// Which peers may invoke.
-    pub(super) connect: Arc<Connect>,
+    pub(super) connect: SharedConnect,
     /// Wakes the thread that serves.
     pub(super) doorbell: Arc<EventFd>,
     /// The thread that polls: the only one, or one of several while it polls.
@@ -39,7 +39,7 @@ impl Service {
     pub(crate) fn new(
         config: ServerConfig,
         hello: Hello,
-        connect: Arc<Connect>,
+        connect: SharedConnect,
         doorbell: Arc<EventFd>,
     ) -> Self {
         Self {
@@ -58,8 +58,9 @@ impl Service {
     /// It is a process of a user whom the policy does not admit, or its key is revoked.
     pub(super) fn admit(&self, link: &Link, route: &Route) -> Result<(), ConnectError> {
         let me = rustix::process::geteuid().as_raw();
+        let connect = self.connect.get();
         match link.peer.uid {
-            Some(uid) if !self.connect.admits_user(uid, me) => Err(ConnectError::Refused {
+            Some(uid) if !connect.admits_user(uid, me) => Err(ConnectError::Refused {
                 address: route.to_string(),
                 reason: format!(
                     "it belongs to user {uid}, whose processes the policy of this target does not admit; help: `Policy::connect_users`, or `Source::connect`, which serves nothing"
@@ -68,7 +69,7 @@ impl Service {
             _ => Ok(()),
         }?;
         match link.peer.key {
-            Some(key) if self.connect.is_revoked(&key) => Err(ConnectError::Refused {
+            Some(key) if connect.is_revoked(&key) => Err(ConnectError::Refused {
                 address: route.to_string(),
                 reason: format!("the policy of this target revoked its key {key}"),
             }),
@@ -236,6 +237,11 @@ impl Connection {
             with_link!(link, link => self.protocol.answer(link, host, reply_to, outcome));
         }
         self.report();
+    }
+
+    /// As [`Protocol::review_images`](ifunc_proto::Connection::review_images).
+    pub(crate) fn review_images(&mut self, keeps: impl FnMut(&mut Bound) -> Result<(), Refusal>) {
+        self.protocol.review_images(keeps);
     }
 
     /// As [`Protocol::unfinished`](ifunc_proto::Connection::unfinished).

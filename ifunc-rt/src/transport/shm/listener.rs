@@ -83,7 +83,7 @@ struct ShmListener<N> {
 /// Makes this process the target `name`.
 pub(in super::super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     let directory = directory::candidates().swap_remove(0);
-    let (bound_name, socket) = BoundName::take(&directory, name, config.connect.has_other_users())?;
+    let (bound_name, socket) = BoundName::take(&directory, name, config.connect.get().has_other_users())?;
     let acceptor = Acceptor::new("shm", Some(socket), config)?;
     Ok(acceptor.into_listener(name, bound_name))
 }
@@ -194,7 +194,8 @@ impl Acceptor {
         let Ok(peer) = peer_of(&socket) else { return };
         let (socket, uid) = (Watch::new(&self.watcher, socket), peer.uid.unwrap_or_default());
         let mut state = self.state();
-        let (is_busy, why) = if let Err(why) = check_user(uid, geteuid().as_raw(), &self.config.connect) {
+        let (is_busy, why) = if let Err(why) = check_user(uid, geteuid().as_raw(), &self.config.connect.get())
+        {
             limited!(
                 warn,
                 uid,

@@ -253,7 +253,7 @@ impl Acceptor {
         message: &[u8],
     ) -> Result<(Peer, Hello), (bool, String)> {
         let from = peer_address(greeted.socket.as_fd()).ok();
-        let peer = admit(&self.config.connect, &self.keys, proof, from).map_err(|why| (false, why))?;
+        let peer = admit(&self.config.connect.get(), &self.keys, proof, from).map_err(|why| (false, why))?;
         let hello = match hello::parse(greeting::TAG, message) {
             Ok(Message::Hello(hello, [])) => hello,
             Err(error @ HelloError::Version(_)) => return Err((false, error.to_string())),

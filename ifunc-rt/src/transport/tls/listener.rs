@@ -27,8 +27,9 @@ pub(in crate::transport) fn listen(
         address: address.clone(),
         problem,
     };
-    let keys = TlsKeys::or_env(config.connect.tls.as_ref()).map_err(problem)?;
-    if keys.has_no_peers() && !config.connect.has_keys() {
+    let connect = config.connect.get();
+    let keys = TlsKeys::or_env(connect.tls.as_ref()).map_err(problem)?;
+    if keys.has_no_peers() && !connect.has_keys() {
         return Err(problem(
             "its policy admits no key and no certificate, so no source could connect; help: `Policy::connect_key`, `Policy::connect_certificate`, or name the files of the sources' public keys in IFUNC_TLS_PEERS".into(),
         ));

@@ -23,7 +23,7 @@ impl Locked<'_> {
         let from = self.worker.client_address(&request);
         let address = from.map(|from| from.ip());
         let acceptor = self.state.acceptor.as_ref();
-        let is_admitted = acceptor.is_none_or(|acceptor| acceptor.connect.admits_address(address));
+        let is_admitted = acceptor.is_none_or(|acceptor| acceptor.connect.get().admits_address(address));
         if !is_admitted {
             limited!(
                 warn,

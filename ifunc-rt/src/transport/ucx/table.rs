@@ -16,7 +16,7 @@ use super::handshake::{LONGEST, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::put::rings::Rings;
 use super::tcp_watch::Watch;
-use crate::policy::Connect;
+use crate::policy::SharedConnect;
 use crate::transport::handshake::Declined;
 use crate::transport::window::SendWindow;
 use crate::transport::{Key, LinkError};
@@ -91,7 +91,7 @@ pub(super) struct Acceptor {
     /// The terms for all sources.
     pub(super) welcome: Welcome,
     /// Which peers connect.
-    pub(super) connect: Connect,
+    pub(super) connect: SharedConnect,
     /// Most connections at a time.
     pub(super) most: usize,
     /// Connections that the target has not taken yet.

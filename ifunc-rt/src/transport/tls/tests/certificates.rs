@@ -15,12 +15,13 @@ fn certified(authority: &Authority, seed: u8, says: &Says<'_>) -> TlsKeys {
 /// A target that is certified as 127.0.0.1 and `store.example`, with this policy.
 fn target(authority: &Authority, policy: Policy) -> Box<dyn Listener> {
     let mut config = ListenConfig::new(LIMITS);
-    config.connect = policy.connect;
-    config.connect.tls = Some(certified(
+    let mut connect = policy.connect;
+    connect.tls = Some(certified(
         authority,
         1,
         &Says::names(&["store.example", "127.0.0.1"]),
     ));
+    config.connect = connect.into();
     listening(config)
 }
 
@@ -197,6 +198,7 @@ fn a_source_sends_nothing_to_a_target_that_is_not_certified() {
         ..Says::names(&["127.0.0.1"])
     };
     let revoking = authority.trusted().revoked_by(authority.revoke(&[7])).unwrap();
+    let foreign = authority.trusted().revoked_by(other.revoke(&[])).unwrap();
     let plain = authority.trusted();
     for (certificate, trusted, is_expected) in [
         (
@@ -229,6 +231,11 @@ fn a_source_sends_nothing_to_a_target_that_is_not_certified() {
             ),
             &plain,
             |error| *error == CertificateError::Purpose,
+        ),
+        (
+            authority.certify(&key(1), &Says::names(&["127.0.0.1"])),
+            &foreign,
+            |error| matches!(error, CertificateError::Invalid(_)),
         ),
         (String::new(), &plain, |error| *error == CertificateError::Missing),
     ] {

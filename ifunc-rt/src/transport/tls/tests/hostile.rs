@@ -37,11 +37,12 @@ fn serves(listener: &mut dyn Listener) {
 #[test]
 fn keys_that_the_policy_does_not_admit_are_refused_with_the_reason() {
     let mut config = with_keys(keys(1, &[2, 3]));
-    config.connect = Policy::new()
+    let mut admits = Policy::new()
         .connect_key("analyst", key(4).public())
         .revoke(key(3).public())
         .connect;
-    config.connect.tls = Some(keys(1, &[2, 3]));
+    admits.tls = Some(keys(1, &[2, 3]));
+    config.connect = admits.into();
     let mut listener = listening(config);
     let address = listener.address();
     for admitted in [2, 4] {
@@ -93,7 +94,9 @@ fn a_source_sends_nothing_to_a_target_that_it_does_not_know() {
 fn addresses_count_beside_keys() {
     let mut config = with_keys(TlsKeys::of_tests());
     let elsewhere = Policy::new().connect_from(["10.0.0.0/8".parse().unwrap()]);
-    config.connect = elsewhere.connect;
+    let mut admits = elsewhere.connect;
+    admits.tls = Some(TlsKeys::of_tests());
+    config.connect = admits.into();
     let listener = listening(config);
     let error = connect(&listener.address(), None).unwrap_err();
     assert!(

@@ -65,7 +65,9 @@ fn try_listening(config: ListenConfig) -> Result<Box<dyn Listener>, ListenError>
 /// A target with these keys.
 fn with_keys(keys: TlsKeys) -> ListenConfig {
     let mut config = ListenConfig::new(LIMITS);
-    config.connect.tls = Some(keys);
+    let mut connect = crate::policy::Connect::default();
+    connect.tls = Some(keys);
+    config.connect = connect.into();
     config
 }
 
