@@ -55,7 +55,7 @@ use self::tenant::TenantProcess;
 pub(crate) use self::tenant::{RemoteImage, RemoteInvocation};
 use crate::arena::PAGE;
 use crate::image::imports::Imports;
-use crate::{HostSymbols, InProcessOptions, Observer, ValidImage};
+use crate::{HostSymbols, InProcessOptions, NamedSet, Observer, ValidImage};
 
 /// Most bytes of target arguments that are copied.
 pub const MAX_TARGET: usize = 64 << 10;
@@ -401,7 +401,7 @@ pub(crate) fn functions_of(
     let mut refused: Vec<String> = imports
         .needed
         .iter()
-        .map(|soname| format!("`{soname}`: a library of the host"))
+        .map(|soname| format!("`{soname}`: a library of the host; help: link it into the image, or export functions that call it"))
         .collect();
     for import in &imports.symbols {
         let name = &*import.name;
@@ -418,10 +418,14 @@ pub(crate) fn functions_of(
             }
         };
         let text = symbol.signature();
-        let signature = text.map_or_else(
-            || Err("its type is not stated; help: `#[ifunc::export]`".to_owned()),
-            Signature::of,
-        );
+        let untyped = || match NamedSet::of(name) {
+            Some(_) => {
+                "a function of the C library (`allow_set`), which stays in the host; help: link one into the image, or export a function that \
+                 does what it is for"
+            }
+            None => "its type is not stated; help: `#[ifunc::export]` in place of `allow`",
+        };
+        let signature = text.map_or_else(|| Err(untyped().to_owned()), Signature::of);
         match signature {
             Ok(signature) => functions.push(Import {
                 name: name.to_owned(),

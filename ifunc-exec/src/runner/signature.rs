@@ -232,6 +232,9 @@ impl Param {
         if let Some(scalar) = Scalar::of(text) {
             return Ok(Self::Value(scalar));
         }
+        if holds_owned(text) {
+            return Err(OWNED.into());
+        }
         let (inner, is_optional) = match argument(text, "Option") {
             Some(inner) if !inner.starts_with('&') => {
                 let size = bytes_of(inner)?;
@@ -261,7 +264,9 @@ impl Param {
             };
         }
         if behind.starts_with("FnMut(") || behind.starts_with("Fn(") {
-            return Err("it calls back".into());
+            return Err(
+                "it calls back, and the ifunc is in another process; help: let it write what it finds to a `&mut` slice".into(),
+            );
         }
         if behind == "str" {
             return Ok(Self::Slice {
@@ -293,11 +298,22 @@ impl Param {
     }
 }
 
+/// Why an object of the host that an ifunc holds does not cross.
+const OWNED: &str = "an object of the host (`Owned`) does not leave the host; help: let the host keep it, and give the ifunc a number for it";
+
+/// Whether a value is such an object, or may be one.
+fn holds_owned(text: &str) -> bool {
+    argument(text, "Option").unwrap_or(text).starts_with("owned ")
+}
+
 impl Output {
     fn of(text: Option<&str>) -> Result<Self, String> {
         let Some(text) = text else {
             return Ok(Self::Word);
         };
+        if holds_owned(text) {
+            return Err(OWNED.into());
+        }
         match Scalar::of(text) {
             Some(Scalar::Float) => return Ok(Self::Float),
             Some(_) => return Ok(Self::Word),
@@ -310,7 +326,8 @@ impl Output {
         };
         match ok {
             "()" => Ok(Self::Out(0)),
-            ok if ok.starts_with('&') || ok.starts_with("owned ") => Err(format!(
+            ok if holds_owned(ok) => Err(OWNED.into()),
+            ok if ok.starts_with('&') => Err(format!(
                 "it returns `{text}`, which stays in the host; write it to a `&mut` parameter"
             )),
             ok => bytes_of(ok).map(Self::Out),
@@ -389,11 +406,20 @@ mod tests {
             ("unsafe fn f()", "`unsafe`"),
             ("static F:u64", "a variable"),
             ("fn f(*const void)", "`*const void`"),
-            ("fn f(&mut FnMut(&[u8],u8)->ControlFlow<()>)", "calls back"),
-            ("fn f(owned opaque db)", "owned opaque db"),
+            (
+                "fn f(&mut FnMut(&[u8],u8)->ControlFlow<()>)",
+                "it calls back, and the ifunc is in another process; help: ",
+            ),
+            (
+                "fn f(owned opaque db)",
+                "(`Owned`) does not leave the host; help: ",
+            ),
+            ("fn f()->owned opaque db", "(`Owned`) does not leave"),
+            ("fn f(Option<owned opaque db>)", "(`Owned`) does not leave"),
+            ("fn f()->Result<owned opaque db,i32>", "(`Owned`) does not leave"),
             ("fn f(&opaque a)->&[u8]", "`&[u8]`; write"),
             ("fn f()->Result<&str,i32>", "stays in the host"),
-            ("fn f()->Option<owned opaque db>", "stays in the host"),
+            ("fn f()->Option<owned opaque db>", "(`Owned`) does not leave"),
             ("fn f(struct P{0:x:u32}[4,4])", "pass a reference"),
             ("fn f(&bool)", "`bool` does not cross"),
             ("fn f(&atomic u64)", "does not cross"),

@@ -12,7 +12,7 @@ use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 use ifunc_exec::runner::{BodyLimits, Lent, RunnerCounts, RunnerOptions, Tenant, try_runner};
 use ifunc_exec::{
     AnswerMemory, ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, ImageProperties, InProcess,
-    InProcessOptions, InstalledEntry, InstalledImage, Invocation, Observer, SetupError,
+    InProcessOptions, InstalledEntry, InstalledImage, Invocation, NamedSet, Observer, SetupError, Symbol,
 };
 
 use crate::images::*;
@@ -47,12 +47,16 @@ fn executor_for(
     run_time: Option<Duration>,
     observer: Arc<dyn Observer>,
 ) -> Result<InProcess, SetupError> {
+    InProcess::new(options(runner, run_time), HostSymbols::new().unwrap(), observer)
+}
+
+fn options(runner: RunnerOptions, run_time: Option<Duration>) -> InProcessOptions {
     let limits = BodyLimits {
         payload: 1 << 20,
         image: 1 << 16,
         answer: 1 << 20,
     };
-    let options = InProcessOptions {
+    InProcessOptions {
         code_bytes: 1 << 20,
         max_images: 64,
         max_image_memory: 1 << 16,
@@ -65,8 +69,7 @@ fn executor_for(
         },
         answers: Some(Arc::new(Answers)),
         runners: Some((runner, limits)),
-    };
-    InProcess::new(options, HostSymbols::new().unwrap(), observer)
+    }
 }
 
 /// An executor, and a thread on which its invocations run.
@@ -561,6 +564,31 @@ fn what_a_runner_does_not_have_is_refused_with_a_reason() {
         "{}",
         refused.detail
     );
+    // What the host allows by name.
+    let mut symbols = HostSymbols::new().unwrap();
+    for symbol in NamedSet::Libc.symbols() {
+        symbols.allow_of_set(symbol);
+    }
+    static HERE: u64 = 7;
+    // SAFETY: no image calls it.
+    let own = unsafe { Symbol::untyped("here", (&raw const HERE).cast()) };
+    symbols.allow(own).unwrap();
+    let options = options(RunnerOptions::new().program(PROGRAM), None);
+    let allows = InProcess::new(options, symbols, Arc::new(())).unwrap();
+    for (name, part) in [
+        (
+            "strtol",
+            "`strtol`: a function of the C library (`allow_set`), which stays in the host; help: ",
+        ),
+        ("here", "`here`: its type is not stated; help: `#[ifunc::export]`"),
+    ] {
+        let bytes = calls_host(name).encode().unwrap();
+        let id = *blake3::hash(&bytes).as_bytes();
+        let valid = allows.validate(&id, &bytes).unwrap();
+        let refused = allows.install(&valid, Some(&Tenant::Connection(1))).unwrap_err();
+        assert_eq!(refused.reason, Rejection::Import);
+        assert!(refused.detail.contains(part), "{}", refused.detail);
+    }
     let _one = target.code(ADD, 1);
     let refused = target.install(&image("add", ADD), 2).unwrap_err();
     assert_eq!(refused.reason, Rejection::Quota);
