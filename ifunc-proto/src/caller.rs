@@ -24,7 +24,7 @@ mod submission;
 mod travel;
 
 use handles::{Former, Handle};
-pub use submission::{Image, NotSent, Report, Submission, SubmitError};
+pub use submission::{Encode, Image, NotSent, Report, Submission, SubmitError};
 pub use travel::Accepted;
 
 /// Reports kept until the driver takes them. Later ones are dropped.
@@ -46,6 +46,8 @@ pub struct Caller<I, U> {
     generation: u64,
     limits: Limits,
     handles: Vec<Handle<I>>,
+    /// Which of the first handles are [at hand](Self::is_at_hand), but for what needs attention: a bit for each.
+    at_hand: u64,
     /// Oldest first.
     former: VecDeque<Former<I>>,
     /// Why the next submission cannot take the fast path.
@@ -120,41 +122,48 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let token = if bound > tx.max_body() {
             caller.submit_fragmented(tx, handle, bound, wants_completion, encode)?
         } else {
-            let memory = match tx.reserve(bound, align) {
-                Ok(Some(memory)) => memory,
-                Ok(None) => {
+            match tx.reserve(bound, align).map(|memory| memory.is_some()) {
+                Ok(true) => {}
+                Ok(false) => {
                     caller.lacking = bound;
                     return Err(NotSent::Blocked);
                 }
                 Err(error) => return Err(self.not_sent(link, error.into())),
-            };
-            let len = match encode(memory) {
-                Ok(len) => len,
-                Err(error) => return Err(SubmitError::Encode(error).into()),
-            };
-            assert!(len <= bound, "a payload is longer than its bound");
-            if len as u64 > caller.limits.max_payload {
-                return Err(caller.payload_too_large(len).into());
             }
-            if wants_completion {
-                let is_idempotent = caller.handles[handle as usize].image.is_idempotent();
-                let retry = match is_idempotent {
-                    true => Some(encode_retry(handle, bound, encode)?),
-                    false => None,
-                };
-                let issued = caller.calls.issue();
-                let sequence = tx.commit(Header::new(Kind::Exec, handle, issued.token), len);
-                issued.begin(Request::Invocation(handle), retry, recorded(sequence))
-            } else {
-                let sequence = tx.commit(Header::new(Kind::Exec, handle, 0), len);
-                caller.calls.last_send = Some((sequence, handle));
-                0
-            }
+            let sent = caller.send_whole(tx, &submission, caller.limits.max_payload, encode);
+            sent.unwrap_or(Err(NotSent::Blocked))?
         };
+        caller.note_at_hand(handle);
         if carries_code {
             caller.resend_image(handle);
         }
         Ok(token)
+    }
+
+    /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened.
+    #[inline(always)]
+    pub fn submit_at_once<L: Link, E: Encode>(
+        &mut self,
+        link: &mut L,
+        submission: &Submission,
+        encode: &mut E,
+    ) -> Option<Result<u64, NotSent<I, E::Error>>> {
+        let (tx, rx) = link.split();
+        let caller = &mut self.caller;
+        let has_replies = !submission.wants_completion && !rx.is_empty();
+        if has_replies
+            || submission.carries_code
+            || !caller.is_at_hand(submission.handle, submission.wants_completion)
+            || submission.bound > tx.max_body()
+        {
+            return None;
+        }
+        // What is at hand, the peer accepts with any short payload.
+        let max_payload = match submission.bound {
+            ..=INLINE => u64::MAX,
+            _ => caller.limits.max_payload,
+        };
+        caller.send_whole(tx, submission, max_payload, encode)
     }
 
     /// Receives completions and reports, until none is left, that of `token` arrived, or there were so many that the caller has to
@@ -398,13 +407,13 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
 /// that it was sent from.
 #[cold]
 #[inline(never)]
-fn encode_retry<I, E>(
+fn encode_retry<I, E: Encode>(
     handle: u32,
     bound: usize,
-    encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-) -> Result<Box<Retry>, NotSent<I, E>> {
+    encode: &mut E,
+) -> Result<Box<Retry>, NotSent<I, E::Error>> {
     let mut payload = vec![0; bound];
-    let len = encode(&mut payload).map_err(SubmitError::Encode)?;
+    let len = encode.encode(&mut payload).map_err(SubmitError::Encode)?;
     assert!(len <= bound, "a payload is longer than its bound");
     Ok(Retry::new(handle, &payload[..len]))
 }
@@ -436,6 +445,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 max_answer: 0,
             },
             handles: Vec::new(),
+            at_hand: 0,
             former: VecDeque::new(),
             attention: Attention::UNLINKED,
             calls: Calls::new(max_answers),
@@ -457,6 +467,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// waits for the next link.
     pub(crate) fn relink(&mut self, limits: Option<Limits>, max_body: usize, is_duplex: bool) {
         self.generation += 1;
+        self.at_hand = 0;
         self.limits = limits.unwrap_or(self.limits);
         self.former.clear();
         self.unbind.clear();
@@ -555,6 +566,50 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         self.close_batch_soon();
         Ok(self.drive(tx)? && self.install(tx, handle, carries_code)?? && self.drive(tx)?)
+    }
+
+    /// Sends an invocation whose image the peer has, in one frame. `None`: there is no credit, as far as is known.
+    #[inline(always)]
+    fn send_whole<E: Encode>(
+        &mut self,
+        tx: &mut impl Outbound,
+        submission: &Submission,
+        max_payload: u64,
+        encode: &mut E,
+    ) -> Option<Result<u64, NotSent<I, E::Error>>> {
+        let &Submission {
+            handle,
+            bound,
+            align,
+            wants_completion,
+            ..
+        } = submission;
+        let (reserved, memory) = tx.try_reserve(bound, align)?;
+        let len = match encode.encode(memory) {
+            Ok(len) => len,
+            Err(error) => return Some(Err(SubmitError::Encode(error).into())),
+        };
+        assert!(len <= bound, "a payload is longer than its bound");
+        if len as u64 > max_payload {
+            return Some(Err(self.payload_too_large(len).into()));
+        }
+        if !wants_completion {
+            let sequence = tx.commit_reserved(reserved, Header::new(Kind::Exec, handle, 0), len);
+            self.calls.last_send = Some((sequence, handle));
+            return Some(Ok(0));
+        }
+        let retry = match self.handles[handle as usize].image.is_idempotent() {
+            true => match encode_retry(handle, bound, encode) {
+                Ok(retry) => Some(retry),
+                Err(not_sent) => return Some(Err(not_sent)),
+            },
+            false => None,
+        };
+        let issued = self.calls.issue();
+        let header = Header::new(Kind::Exec, handle, issued.token);
+        let sequence = tx.commit_reserved(reserved, header, len);
+        let request = Request::Invocation(handle);
+        Some(Ok(issued.begin(request, retry, recorded(sequence))))
     }
 
     /// The first report that was not taken, as an error.

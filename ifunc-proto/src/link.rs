@@ -45,11 +45,40 @@ pub trait Outbound {
     /// number.
     fn commit(&mut self, header: Header, len: usize) -> u32;
 
+    /// As [`reserve`](Self::reserve), if there is credit as far as is known. What it returns beside the memory goes to
+    /// [`commit_reserved`](Self::commit_reserved), so that a transport need not keep it in between. `None`: only `reserve` tells why.
+    ///
+    /// # Panics
+    /// If `len` exceeds [`max_body`](Self::max_body).
+    #[inline(always)]
+    fn try_reserve(&mut self, len: usize, align: usize) -> Option<(Reserved, &mut [u8])> {
+        let memory = self.reserve(len, align).ok()??;
+        let reserved = Reserved { frame: 0, len, align };
+        Some((reserved, memory))
+    }
+
+    /// As [`commit`](Self::commit), of what the last [`try_reserve`](Self::try_reserve) returned.
+    #[inline(always)]
+    fn commit_reserved(&mut self, _reserved: Reserved, header: Header, len: usize) -> u32 {
+        self.commit(header, len)
+    }
+
     /// Whether the peer may not have consumed the frame with this sequence number. The connection asks after the peer is
     /// gone; a transport that cannot know returns `true`.
     fn is_unconsumed(&mut self, _sequence: u32) -> bool {
         true
     }
+}
+
+/// Memory that was reserved for a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserved {
+    /// The number of its frame, for the transport.
+    pub frame: u64,
+    /// Length in bytes.
+    pub len: usize,
+    /// Alignment.
+    pub align: usize,
 }
 
 /// A received frame whose body still lies in the transport's memory.

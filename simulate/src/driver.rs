@@ -164,7 +164,11 @@ impl World {
             Some(is_eager) => port
                 .connection
                 .append(&mut end, submission, is_eager, &mut encode),
-            None => port.connection.submit(&mut end, submission, &mut encode),
+            // As the runtime does.
+            None => match port.connection.submit_at_once(&mut end, &submission, &mut encode) {
+                Some(sent) => sent,
+                None => port.connection.submit(&mut end, submission, &mut encode),
+            },
         };
         let result = match result {
             Ok(token) => Ok(Some(token)),

@@ -37,8 +37,8 @@ const PATHS: &[Path] = &[
         what: "send",
         messages: 1,
         own: || 0.0,
-        usual: 148.0,
-        first: 485.0,
+        usual: 117.3,
+        first: 453.9,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
@@ -61,8 +61,8 @@ const PATHS: &[Path] = &[
         what: "call",
         messages: 1,
         own: alone,
-        usual: 1062.0,
-        first: 1494.0,
+        usual: 1006.8,
+        first: 1435.2,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.
     Path {
@@ -101,8 +101,8 @@ const PATHS: &[Path] = &[
         what: "batch-receive",
         messages: TOGETHER,
         own: || 0.0,
-        usual: 144.0,
-        first: 144.0,
+        usual: 142.8,
+        first: 142.8,
     },
 ];
 

@@ -137,6 +137,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             return Ok(false);
         }
         self.unbind.pop();
+        self.at_hand = 0;
         tx.commit(Header::new(Kind::Unbind, handle, 0), 0);
         for slot in self.span(handle) {
             self.handles[slot].installed = 0;

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use ifunc_abi::frame::{Header, InstallHead, Kind};
+use ifunc_abi::frame::{Header, INLINE, InstallHead, Kind};
 use zerocopy::IntoBytes;
 
 use super::{Caller, Image, MAX_REPORTS, Report};
@@ -105,6 +105,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         let span = first..first + entries;
         let known = self.handles.len();
+        self.at_hand = 0;
         // A peer that has another image of these handles is still told to release it.
         for index in span.start..span.end.min(known) {
             for other in self.span(index as u32) {
@@ -168,7 +169,32 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// The next invocation of this handle that carries its code sends the image.
     pub fn resend_image(&mut self, handle: u32) {
+        self.at_hand = 0;
         self.handles[handle as usize].installed |= Handle::<I>::RESEND;
+    }
+
+    /// Whether nothing precedes an invocation of this handle, and the peer accepts any payload of at most [`INLINE`] bytes. `false`
+    /// decides nothing.
+    #[inline(always)]
+    pub(super) fn is_at_hand(&self, handle: u32, wants_completion: bool) -> bool {
+        let needs_attention = if wants_completion {
+            !self.attention.is_none()
+        } else {
+            !self.attention.is_none_but_duplex()
+        };
+        // No bit is set while there are more handles than bits.
+        !needs_attention && self.at_hand >> (handle % u64::BITS) & 1 != 0
+    }
+
+    /// Notes whether the peer has the image of a handle and accepts any short payload.
+    #[inline]
+    pub(super) fn note_at_hand(&mut self, handle: u32) {
+        let is_installed = self.handles[handle as usize].installed == self.generation;
+        let has_bits = self.handles.len() <= u64::BITS as usize;
+        let takes_short = self.limits.max_payload >= INLINE as u64;
+        if has_bits && is_installed && takes_short {
+            self.at_hand |= 1 << handle;
+        }
     }
 
     /// The entry that a handle is bound to.

@@ -53,6 +53,27 @@ impl<T: Image + ?Sized> Image for Arc<T> {
     }
 }
 
+/// What writes a payload: a closure, or a type whose method is inlined wherever it is called.
+pub trait Encode {
+    /// Why a payload cannot be written.
+    type Error;
+
+    /// Writes the payload to the begin of `memory`, and returns its length.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn encode(&mut self, memory: &mut [u8]) -> Result<usize, Self::Error>;
+}
+
+impl<E, F: FnMut(&mut [u8]) -> Result<usize, E>> Encode for F {
+    type Error = E;
+
+    #[inline(always)]
+    fn encode(&mut self, memory: &mut [u8]) -> Result<usize, E> {
+        self(memory)
+    }
+}
+
 /// How one invocation is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {

@@ -255,6 +255,39 @@ fn a_call_that_is_sent_again_finds_its_image_after_its_handle_was_given_back() {
     assert_eq!(unbound.map(|header| header.handle).collect::<Vec<_>>(), [handle]);
 }
 
+/// Twice: the second one finds its image at hand.
+fn call_twice(pipe: &mut Pipe, source: &mut Node, target: &mut Node, handle: u32) {
+    for _ in 0..2 {
+        let token = source.submit(pipe, handle, b"twice", true).unwrap().unwrap();
+        settle(pipe, source, target);
+        assert_eq!(source.take(token).unwrap().unwrap().bytes(), b"twice");
+    }
+}
+
+#[test]
+fn what_the_peer_has_no_more_is_at_hand_no_more() {
+    let mut pipe = Pipe::new(10, 128);
+    let (mut source, mut target) = pair(&mut pipe);
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10));
+    call_twice(&mut pipe, &mut source, &mut target, handle);
+    // Released, and bound again: to the same image, and to another one.
+    for (letter, installs) in [(b'a', 2), (b'b', 3)] {
+        source.connection.caller.unbind(handle);
+        assert!(source.connection.drive(&mut pipe.side(0)));
+        settle(&mut pipe, &mut source, &mut target);
+        let again = source.connection.caller.bind(Letter::new(letter, 10));
+        assert_eq!(again, handle);
+        call_twice(&mut pipe, &mut source, &mut target, handle);
+        let headers = pipe.queue(0).headers.iter();
+        let sent = headers.filter(|header| header.kind == Kind::Install).count();
+        assert_eq!(sent, installs);
+    }
+    pipe.kill();
+    source.poll(&mut pipe);
+    let (mut pipe, mut target) = reconnect(&mut source);
+    call_twice(&mut pipe, &mut source, &mut target, handle);
+}
+
 #[test]
 fn a_report_names_the_image_that_its_handle_was_bound_to_then() {
     let mut pipe = Pipe::new(10, 128);

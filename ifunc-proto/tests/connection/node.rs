@@ -265,7 +265,11 @@ impl Node {
         let submission = Self::submission(handle, payload.len(), wants_completion);
         let mut encode = encoder(payload);
         let side = &mut pipe.side(self.side);
-        submitted(self.connection.submit(side, submission, &mut encode))
+        let at_once = self.connection.submit_at_once(side, &submission, &mut encode);
+        submitted(match at_once {
+            Some(sent) => sent,
+            None => self.connection.submit(side, submission, &mut encode),
+        })
     }
 
     pub(crate) fn append(

@@ -10,8 +10,8 @@
 //! contender has a barrier on every thread of the process: one of the two sees the other. The last contender becomes the
 //! biased thread. After [`MAX_BIASES`] changes the value is evidently shared, and the lock becomes an ordinary mutex for good: a
 //! thread that was biased and is about to lock sees, without another barrier, that it is not biased any more, or that there are
-//! contenders. [`lock_unbiased`](BiasedMutex::lock_unbiased) contends without becoming the biased thread: for a thread that
-//! comes seldom.
+//! contenders. Where the kernel has no `membarrier` it is an ordinary mutex from the beginning.
+//! [`lock_unbiased`](BiasedMutex::lock_unbiased) contends without becoming the biased thread: for a thread that comes seldom.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
@@ -65,7 +65,7 @@ pub(crate) struct BiasedMutex<T> {
     contender: AtomicUsize,
     /// The lock is biased towards no thread for good.
     retired: AtomicBool,
-    /// `membarrier` works in this process.
+    /// `membarrier` works in this process. Without it the lock is biased towards no thread.
     asymmetric: bool,
     value: UnsafeCell<T>,
 }
@@ -209,7 +209,8 @@ impl<T> BiasedMutex<T> {
 
     /// Biases the lock towards this thread, or towards no thread for good.
     fn change_bias(&self, used: &mut usize) {
-        if let Some(next) = self.biases.get(*used) {
+        let next = self.biases.get(*used);
+        if let Some(next) = next.filter(|_| self.asymmetric || cfg!(loom)) {
             next.thread.store(this_thread(), Ordering::Relaxed);
             self.bias
                 .store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
@@ -221,14 +222,11 @@ impl<T> BiasedMutex<T> {
         }
     }
 
+    /// Of a thread that the lock is biased towards: contenders have `membarrier`, then.
     #[cfg(not(loom))]
-    #[inline]
+    #[inline(always)]
     fn light_fence(&self) {
-        if self.asymmetric {
-            compiler_fence(Ordering::SeqCst)
-        } else {
-            fence(Ordering::SeqCst)
-        }
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[cfg(not(loom))]

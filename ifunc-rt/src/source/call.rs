@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ifunc::payload::{DecodeError, Ifunc};
 use ifunc_abi::status::Status;
-use ifunc_proto::caller::Submission;
+use ifunc_proto::caller::{self, Submission};
 use ifunc_proto::calls::Outcome;
 
 use super::completion::{explain, explain_lost_invocation, explain_not_sent, explain_wait};
@@ -59,9 +59,10 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
     pub fn send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        self.submit(payload, false, true)
-            .map(drop)
-            .map_err(|error| *error)
+        match self.submit(payload, false, true) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(*error),
+        }
     }
 
     /// As [`send`](Self::send), but never waits for credit.
@@ -92,32 +93,68 @@ impl<E: Encoding> Handle<E> {
         wants_completion: bool,
         block: bool,
     ) -> Result<u64, Box<Error>> {
+        let sent = match self.submitter.framing {
+            // Each arm returns by itself: what they would have in common costs instructions.
+            Framing::Own => match self.submit_at_once(payload, wants_completion) {
+                Some(Ok(token)) => return Ok(token),
+                sent => sent,
+            },
+            Framing::Batched => self.append_at_once(payload, wants_completion),
+            Framing::WithImage | Framing::Traveling => None,
+        };
+        match sent {
+            Some(Ok(token)) => Ok(token),
+            sent => self.submit_later(payload, wants_completion, block, sent.and_then(Result::err)),
+        }
+    }
+
+    /// Sends a payload in a frame of its own if that is all there is to do. `None`: that is not so, and nothing happened.
+    #[inline(always)]
+    fn submit_at_once(
+        &self,
+        payload: &E::Payload<'_>,
+        wants_completion: bool,
+    ) -> Option<Result<u64, NotSent>> {
+        let (submitter, library) = (&self.submitter, self.library());
+        let mut state = submitter.shared().state.try_lock()?;
+        let layout @ (bound, _) = E::layout(library, payload);
+        let submission = submitter.submission(layout, wants_completion);
+        let mut encode = Encoder::<E> {
+            library,
+            payload,
+            bound,
+        };
+        state.connection.submit_at_once(&submission, &mut encode)
+    }
+
+    /// Adds a payload to the open batch if that is all there is to do. `None`: that is not so, and nothing happened.
+    #[inline(always)]
+    fn append_at_once(
+        &self,
+        payload: &E::Payload<'_>,
+        wants_completion: bool,
+    ) -> Option<Result<u64, NotSent>> {
+        let (submitter, library) = (&self.submitter, self.library());
+        let mut state = submitter.shared().state.try_lock()?;
+        let layout = E::layout(library, payload);
+        let submission = submitter.submission(layout, wants_completion);
+        let mut encode = |room: &mut [u8]| E::encode(library, payload, layout.0, room);
+        state.connection.append_alike(&submission, &mut encode)
+    }
+
+    /// As [`submit`](Self::submit), after the `first` attempt.
+    #[cold]
+    #[inline(never)]
+    fn submit_later(
+        &self,
+        payload: &E::Payload<'_>,
+        wants_completion: bool,
+        block: bool,
+        first: Option<NotSent>,
+    ) -> Result<u64, Box<Error>> {
         let (submitter, library) = (&self.submitter, self.library());
         let layout = E::layout(library, payload);
         let mut encode = move |room: &mut [u8]| E::encode(library, payload, layout.0, room);
-        let mut first = None;
-        match submitter.framing {
-            Framing::Batched => {
-                if let Some(mut state) = submitter.shared().state.try_lock() {
-                    let submission = submitter.submission(layout, wants_completion);
-                    match state.connection.append_alike(&submission, &mut encode) {
-                        Some(Ok(token)) => return Ok(token),
-                        Some(Err(not_sent)) => first = Some(not_sent),
-                        None => {}
-                    }
-                }
-            }
-            Framing::Own => {
-                if let Some(mut state) = submitter.shared().state.try_lock() {
-                    let submission = submitter.submission(layout, wants_completion);
-                    match state.connection.submit(submission, &mut encode) {
-                        Ok(token) => return Ok(token),
-                        Err(not_sent) => first = Some(not_sent),
-                    }
-                }
-            }
-            Framing::WithImage | Framing::Traveling => {}
-        }
         submitter.submit_late(layout, wants_completion, block, first, &mut encode)
     }
 
@@ -146,6 +183,22 @@ impl<E: Encoding> Handle<E> {
     }
 }
 
+/// Writes a payload. A closure that several functions share is not inlined there.
+struct Encoder<'a, 'p, E: Encoding> {
+    library: &'a Library,
+    payload: &'a E::Payload<'p>,
+    bound: usize,
+}
+
+impl<E: Encoding> caller::Encode for Encoder<'_, '_, E> {
+    type Error = Error;
+
+    #[inline(always)]
+    fn encode(&mut self, room: &mut [u8]) -> Result<usize, Error> {
+        E::encode(self.library, self.payload, self.bound, room)
+    }
+}
+
 impl Submitter {
     /// An invocation with a payload of this layout.
     #[inline(always)]
@@ -169,7 +222,7 @@ impl Submitter {
         connection: &mut Connection,
         layout: (usize, usize),
         wants_completion: bool,
-        mut encode: &mut Encode,
+        encode: &mut Encode,
     ) -> Result<u64, NotSent> {
         let submission = self.submission(layout, wants_completion);
         match self.framing {
@@ -177,7 +230,7 @@ impl Submitter {
             Framing::Traveling => {
                 connection.submit_travel(submission, &self.travels.head(self.timeout), encode)
             }
-            Framing::Own | Framing::WithImage => connection.submit(submission, &mut encode),
+            Framing::Own | Framing::WithImage => connection.submit(submission, encode),
         }
     }
 
@@ -192,8 +245,6 @@ impl Submitter {
 
     /// Continues after the `first` attempt over the fast path of the lock: sends if that did not, and waits until all fragments
     /// are sent.
-    #[cold]
-    #[inline(never)]
     fn submit_late(
         &self,
         layout: (usize, usize),

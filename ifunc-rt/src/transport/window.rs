@@ -80,6 +80,15 @@ impl SendWindow {
         self.sent.frames as u32
     }
 
+    /// As [`send`](Self::send), of the frame with this number, counted from 0: the next one, of which the caller has the number.
+    #[inline(always)]
+    pub(crate) fn send_frame(&mut self, frame: u64, data: u64) -> u32 {
+        debug_assert_eq!(frame, self.sent.frames);
+        self.sent.frames = frame + 1;
+        self.sent.data += data;
+        self.sent.frames as u32
+    }
+
     /// Whether the peer, as far as it has published, has not released this frame. It releases frames in order.
     pub(crate) fn is_unconsumed(&self, sequence: u32) -> bool {
         sequence.wrapping_sub(self.released().frames as u32) as i32 > 0

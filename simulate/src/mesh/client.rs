@@ -110,7 +110,10 @@ impl Mesh {
         } else if rng.one_in(2) {
             own.connection.append(&mut end, submission, false, &mut encode)
         } else {
-            own.connection.submit(&mut end, submission, &mut encode)
+            match own.connection.submit_at_once(&mut end, &submission, &mut encode) {
+                Some(sent) => sent,
+                None => own.connection.submit(&mut end, submission, &mut encode),
+            }
         };
         let text = format!("{token:?}");
         let Ok(token) = token else {

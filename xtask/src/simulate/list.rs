@@ -32,6 +32,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "self.generation = 1;",
     ),
     mutant(
+        "a call is sent at once beyond the bound of a link",
+        "caller/handles.rs",
+        "            !self.attention.is_none()\n",
+        "            !self.attention.is_none_but_duplex()\n",
+    ),
+    mutant(
         "the last send is remembered beyond its link",
         "caller.rs",
         "self.calls.last_send.take()",
@@ -106,8 +112,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "every call is sent again",
         "caller.rs",
-        "let retry = match is_idempotent {",
-        "let retry = match is_idempotent || len > 0 {",
+        "let retry = match self.handles[handle as usize].image.is_idempotent() {",
+        "let retry = match true {",
     ),
     mutant(
         "a flush without a link ends before calls that are sent again",

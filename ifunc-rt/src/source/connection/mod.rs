@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::hello::Roles;
 use ifunc_abi::travel::TravelHead;
 use ifunc_proto::Peer;
-use ifunc_proto::caller::{Submission, SubmitError};
+use ifunc_proto::caller::{Encode, Submission, SubmitError};
 use ifunc_proto::calls::{Completion, Outcome};
 
 pub(crate) use served::{ACCEPTED, Service};
@@ -224,25 +224,38 @@ impl Connection {
         self.drive();
     }
 
+    /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened.
+    #[inline(always)]
+    pub(super) fn submit_at_once(
+        &mut self,
+        submission: &Submission,
+        encode: &mut impl Encode<Error = Error>,
+    ) -> Option<Result<u64, NotSent>> {
+        if !self.is_examined(submission.bound) {
+            return None;
+        }
+        let link = self.link.as_mut()?;
+        with_link!(link, link => self.protocol.submit_at_once(link, submission, encode))
+    }
+
     /// Sends an invocation. With a completion the result is its token, otherwise 0.
     ///
     /// # Errors
     /// There is no credit now or no link; or the invocation cannot be sent.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn submit(
         &mut self,
         submission: Submission,
-        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
+        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, NotSent> {
-        let (unexamined, is_examined) = self.signals.unexamined.overflowing_sub(1);
-        self.signals.unexamined = unexamined;
-        if is_examined && !self.examine(submission.bound) {
+        let mut encode = |memory: &mut [u8]| encode(memory);
+        if !self.is_examined(submission.bound) {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
             return Err(self.not_linked(submission.wants_completion));
         };
-        let result = with_link!(link, link => match self.protocol.submit(link, submission, encode) {
+        let result = with_link!(link, link => match self.protocol.submit(link, submission, &mut encode) {
             Ok(token) if !self.protocol.caller.needs_attention() => return Ok(token),
             result => result,
         });
@@ -267,6 +280,14 @@ impl Connection {
         let result =
             with_link!(link, link => self.protocol.submit_travel(link, submission, head, &mut encode));
         self.unsettled(result.map(|accepted| accepted.token))
+    }
+
+    /// [Examines](Self::examine) before a submission, if that is due. `false`: it is the turn of waiters for credit.
+    #[inline(always)]
+    fn is_examined(&mut self, bytes: usize) -> bool {
+        let (unexamined, is_due) = self.signals.unexamined.overflowing_sub(1);
+        self.signals.unexamined = unexamined;
+        !is_due || self.examine(bytes)
     }
 
     /// Before a submission: [prepares](Self::prepare) if the tick has passed, or waiters for credit exist. `false`: it is their turn.

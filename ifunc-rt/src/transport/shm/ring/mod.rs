@@ -32,7 +32,7 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, Kind, commit_word
 use self::shared::{Shared, SideState};
 use self::stream::Stream;
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
-use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park, RingSize};
+use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park, Reserved, RingSize};
 
 /// The writing side of a ring.
 pub(crate) struct Producer<S> {
@@ -57,6 +57,12 @@ struct InData {
 #[inline]
 fn footprint(len: usize) -> u64 {
     len.next_multiple_of(BODY_ALIGN) as u64
+}
+
+/// Whether a body lies in the slot of its frame.
+#[inline(always)]
+fn fits_slot(len: usize, align: usize) -> bool {
+    len <= INLINE && align <= INLINE_ALIGN
 }
 
 const NOT_RESERVED: &str = "a body larger than what was reserved";
@@ -101,11 +107,36 @@ impl<S: Shared> Producer<S> {
         Ok(self.window.has_credit(bytes))
     }
 
-    /// Publishes the next frame, whose body lies where it should.
+    /// Whether there is a slot and `bytes` of the data ring, as far as is known without the peer's credits. `false` decides nothing.
     #[inline(always)]
-    fn publish(&mut self, header: Header, len: usize, bytes: u64) -> u32 {
-        let frame = self.next();
-        let sequence = self.window.send(bytes);
+    fn has_credit(&self, bytes: u64) -> bool {
+        !self.shared.has_closed() && self.window.has_credit(bytes)
+    }
+
+    /// Memory in the slot of the next frame, for which there is credit.
+    #[inline(always)]
+    fn slot_memory(&mut self, frame: u64, len: usize) -> &mut [u8] {
+        debug_assert!(len <= INLINE && frame == self.next());
+        let ptr = self.shared.inline(self.shared.slot(frame));
+        // SAFETY: `Shared` promises `INLINE` valid bytes there, and `len` is at most that. The
+        // consumer gave this region back (`has_credit`) and does not read it before `commit`; this side
+        // makes no other reference to it while `self` is borrowed. A peer that breaks the protocol can still
+        // write there: that changes what bytes we send, and nothing else, because any bytes are valid `u8`s
+        // and nothing is decided by reading them back.
+        unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    }
+
+    /// Publishes the next frame, whose body lies in its slot.
+    #[inline(always)]
+    fn publish_inline(&mut self, frame: u64, mut header: Header, len: usize) -> u32 {
+        header.flags = header.flags.union(FrameFlags::INLINE);
+        self.publish(frame, header, len, 0)
+    }
+
+    /// Publishes the next frame, `frame`, whose body lies where it should.
+    #[inline(always)]
+    fn publish(&mut self, frame: u64, header: Header, len: usize, bytes: u64) -> u32 {
+        let sequence = self.window.send_frame(frame, bytes);
         failpoint!("transport.commit");
         let commit = commit_word(sequence, len as u32);
         self.shared.publish(frame, header.words(), commit);
@@ -139,7 +170,7 @@ impl<S: Shared> Producer<S> {
         };
         assert!(len <= reserved.len, "{NOT_RESERVED}");
         let at = self.data_at();
-        let sequence = self.publish(header, len, footprint(len));
+        let sequence = self.publish(self.next(), header, len, footprint(len));
         let free = self.window.left().data;
         self.shared.body_published(at, len, self.data_at(), free as usize);
         sequence
@@ -177,30 +208,24 @@ impl<S: Shared> Outbound for Producer<S> {
             len <= self.max_body() && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        let fits_slot = len <= INLINE && align <= INLINE_ALIGN;
-        let bytes = if fits_slot { 0 } else { footprint(len) };
-        let at_once = !self.shared.has_closed() && self.window.has_credit(bytes);
-        if !at_once && !self.await_credit(bytes)? {
+        let is_inline = fits_slot(len, align);
+        let bytes = if is_inline { 0 } else { footprint(len) };
+        if !self.has_credit(bytes) && !self.await_credit(bytes)? {
             return Ok(None);
         }
-        let ptr = if fits_slot {
+        if is_inline {
             (self.in_slot, self.in_data) = (len + 1, None);
-            self.shared.inline(self.shared.slot(self.next()))
-        } else {
-            let is_movable = align <= INLINE_ALIGN;
-            (self.in_slot, self.in_data) = (0, Some(InData { len, is_movable }));
-            self.shared.data(self.data_at())
-        };
-        // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The
-        // consumer gave this region back (`has_credit`) and does not read it before `commit`; this side
-        // makes no other reference to it while `self` is borrowed. A peer that breaks the protocol can still
-        // write there: that changes what bytes we send, and nothing else, because any bytes are valid `u8`s
-        // and nothing is decided by reading them back.
+            return Ok(Some(self.slot_memory(self.next(), len)));
+        }
+        let is_movable = align <= INLINE_ALIGN;
+        (self.in_slot, self.in_data) = (0, Some(InData { len, is_movable }));
+        let ptr = self.shared.data(self.data_at());
+        // SAFETY: as in `slot_memory`: `Shared` promises `size.data` valid bytes there, of which `max_body` is a half.
         Ok(Some(unsafe { std::slice::from_raw_parts_mut(ptr, len) }))
     }
 
     #[inline(always)]
-    fn commit(&mut self, mut header: Header, len: usize) -> u32 {
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
         if len < self.in_slot {
             self.in_slot = 0;
         } else if self.moves_to_slot(len) {
@@ -208,8 +233,30 @@ impl<S: Shared> Outbound for Producer<S> {
         } else {
             return self.publish_data(header, len);
         }
-        header.flags = header.flags.union(FrameFlags::INLINE);
-        self.publish(header, len, 0)
+        self.publish_inline(self.next(), header, len)
+    }
+
+    /// A short body needs no note of what was reserved.
+    #[inline(always)]
+    fn try_reserve(&mut self, len: usize, align: usize) -> Option<(Reserved, &mut [u8])> {
+        let frame = self.next();
+        let reserved = Reserved { frame, len, align };
+        if !fits_slot(len, align) {
+            return Some((reserved, self.reserve(len, align).ok()??));
+        }
+        if !self.has_credit(0) {
+            return None;
+        }
+        Some((reserved, self.slot_memory(frame, len)))
+    }
+
+    #[inline(always)]
+    fn commit_reserved(&mut self, reserved: Reserved, header: Header, len: usize) -> u32 {
+        if !fits_slot(reserved.len, reserved.align) {
+            return self.commit(header, len);
+        }
+        assert!(len <= reserved.len, "{NOT_RESERVED}");
+        self.publish_inline(reserved.frame, header, len)
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {

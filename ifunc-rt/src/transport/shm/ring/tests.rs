@@ -204,16 +204,29 @@ fn all_arrives(size: RingSize, steps: Vec<Step>) -> Result<(), TestCaseError> {
         match step {
             Step::Send { len, align, shorter } => {
                 let len = len.min(producer.max_body());
-                let Some(room) = producer.reserve(len, align).unwrap() else {
+                if producer.reserve(len, align).unwrap().is_none() {
                     prop_assert!(!under_way.is_empty() || memory.credits.get()[0] != u64::from(count));
+                    prop_assert!(producer.try_reserve(len, align).is_none());
                     continue;
+                }
+                // Both ways to send take turns.
+                let (reserved, room) = match count % 2 {
+                    0 => (None, producer.reserve(len, align).unwrap().unwrap()),
+                    _ => {
+                        let (reserved, room) = producer.try_reserve(len, align).unwrap();
+                        (Some(reserved), room)
+                    }
                 };
                 prop_assert_eq!(room.len(), len);
                 room.copy_from_slice(&pattern()[count as usize % 4096..][..len]);
                 let body = room[..len - shorter.min(len)].to_vec();
                 count += 1;
                 let header = Header::new(Kind::Exec, count, u64::from(count) << 40);
-                prop_assert_eq!(producer.commit(header, body.len()), count);
+                let sequence = match reserved {
+                    Some(reserved) => producer.commit_reserved(reserved, header, body.len()),
+                    None => producer.commit(header, body.len()),
+                };
+                prop_assert_eq!(sequence, count);
                 under_way.push_back((count, header, body));
                 prop_assert!(under_way.len() <= size.slots as usize);
             }
