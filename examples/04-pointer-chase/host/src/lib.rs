@@ -140,10 +140,12 @@ pub fn source(addr: &str) -> Result<(), Failure> {
     let work = Work::new(&servers)?;
     let at_a_time = if batch > 1 { &[1, batch][..] } else { &[1] };
     let mut results: Vec<Measured> = Vec::new();
-    for _ in 0..plan.rounds() {
+    for round in 0..plan.rounds() as usize {
         for &batch in at_a_time {
-            // One after the other, so that each is beside those that it is compared with.
-            for mode in &modes {
+            // One after the other, so that each is beside those that it is compared with. Another one begins each round: what the machine
+            // does again and again does not meet the same mode each time.
+            for turn in 0..modes.len() {
+                let mode = modes[(round + turn) % modes.len()];
                 let before = work.done()?;
                 let measured = match (mode, &mut client) {
                     (Mode::Ifunc, _) => chased(&plan, batch, &mut chaser)?,
