@@ -176,4 +176,11 @@ mod tests {
             Err("it is of another version of ifunc-rt")
         );
     }
+
+    #[test]
+    fn the_longest_address_comes_back() {
+        let address = WorkerAddress::new(1, &[7; WorkerAddress::MOST]).unwrap();
+        assert_eq!(address.to_bytes().len(), WorkerAddress::LONGEST);
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
 }
