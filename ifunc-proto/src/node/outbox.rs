@@ -260,3 +260,23 @@ impl Control {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_that_is_kept_is_bounded() {
+        let mut spare = Spare::<()>::new();
+        for len in [1, Spare::<()>::LARGEST, Spare::<()>::LARGEST + 1] {
+            spare.keep(Vec::with_capacity(len));
+        }
+        assert_eq!(spare.payloads.len(), 2);
+        for _ in 0..2 * Spare::<()>::KEPT {
+            spare.keep(vec![1]);
+        }
+        assert_eq!(spare.payloads.len(), Spare::<()>::KEPT);
+        assert!(spare.payloads.iter().all(Vec::is_empty));
+        assert_eq!(spare.copy(b"ab"), b"ab");
+    }
+}
