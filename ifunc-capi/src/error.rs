@@ -137,7 +137,8 @@ fn of_connect(error: &ConnectError) -> ifunc_status {
         ConnectError::WorkerClosed => S::Worker,
         ConnectError::Refused { .. }
         | ConnectError::OtherUser { .. }
-        | ConnectError::UnknownTarget { .. } => S::Refused,
+        | ConnectError::UnknownTarget { .. }
+        | ConnectError::Certificate { .. } => S::Refused,
         ConnectError::Version { .. } => S::Version,
         ConnectError::Protocol { .. } => S::Protocol,
         ConnectError::Ring { .. } => S::Limit,

@@ -28,6 +28,7 @@ mod status;
 mod stream;
 mod target;
 mod target_options;
+mod tls;
 mod worker;
 
 pub use call::*;
@@ -44,4 +45,5 @@ pub use status::*;
 pub use stream::*;
 pub use target::*;
 pub use target_options::*;
+pub use tls::*;
 pub use worker::*;

@@ -129,7 +129,7 @@ impl ifunc_target_options {
         }
     }
 
-    fn set(
+    pub(crate) fn set(
         &mut self,
         setting: impl Fn(TargetBuilder) -> TargetBuilder + 'static,
     ) -> Result<ifunc_status, Fault> {

@@ -1,6 +1,7 @@
 /* Uses every function of ifunc_rt.h, and meets most of its statuses. `nulls.c`, `statuses.c` and `own_worker.c` meet the others. */
 #include "check.h"
 
+#include <fcntl.h>
 #include <poll.h>
 
 /* ---- What the library says about itself ---- */
@@ -1053,6 +1054,96 @@ static void runners(void)
     CHECK(serving.state.counter == 55);
 }
 
+/* ---- Over TLS ---- */
+
+/* The certificate of an authority, and one that it issued for `store.example` and the key below: until 2120. */
+static const char authority_pem[] =
+    "-----BEGIN CERTIFICATE-----\n"
+    "MIIBPTCB8KADAgECAhRTdpxBatHS9hmb7sBp+I1nylv2BTAFBgMrZXAwDTELMAkG\n"
+    "A1UEAwwCY2EwIBcNMjYxMTIzMjE1NTU3WhgPMjEyNjEwMzAyMTU1NTdaMA0xCzAJ\n"
+    "BgNVBAMMAmNhMCowBQYDK2VwAyEAgTl3Dqh9F19Wo1Rmw0x+zMuNipG07jeiXfYP\n"
+    "W4/Js5SjYDBeMB0GA1UdDgQWBBRpaE5R2lXxblNcqtzAxcWsF3PDpzAfBgNVHSME\n"
+    "GDAWgBRpaE5R2lXxblNcqtzAxcWsF3PDpzAPBgNVHRMBAf8EBTADAQH/MAsGA1Ud\n"
+    "DwQEAwICBDAFBgMrZXADQQA2EYDi3DE390tLfbZitRi7xArttBDkbWVSdDawx+sI\n"
+    "q/DrEbtIbBF3CSg/Ys8mc6AOjJ5gvXLM63xJ/6ot09gI\n"
+    "-----END CERTIFICATE-----\n";
+static const char store_pem[] =
+    "-----BEGIN CERTIFICATE-----\n"
+    "MIIBNDCB56ADAgECAgEHMAUGAytlcDANMQswCQYDVQQDDAJjYTAgFw0yMDAxMDEw\n"
+    "MDAwMDBaGA8yMTIwMDEwMTAwMDAwMFowEDEOMAwGA1UEAwwFc3RvcmUwKjAFBgMr\n"
+    "ZXADIQCKiOPddAnxlf1S2y08ul1yymcJvx2UEhvzdIgBtA9vXKNnMGUwGAYDVR0R\n"
+    "BBEwD4INc3RvcmUuZXhhbXBsZTAJBgNVHRMEAjAAMB0GA1UdDgQWBBSa0Z4PFu73\n"
+    "FMuQxvGV285m6UWA+TAfBgNVHSMEGDAWgBRpaE5R2lXxblNcqtzAxcWsF3PDpzAF\n"
+    "BgMrZXADQQD/dQI0O64mVxurSybyxcJLYPchIBAFjLeOWXzHdEYVLVYJ8Fz+ZTbq\n"
+    "qI5dW7/zbUgMXLYR2JbRyUlHldKqxMkO\n"
+    "-----END CERTIFICATE-----\n";
+/* The key of the seed 0101…, as `cargo ifunc keygen` writes it. */
+#define STORE_SEED "0101010101010101010101010101010101010101010101010101010101010101"
+#define STORE_KEY "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c"
+
+/* A file of this name with this text. */
+static const char *file_of(const char *name, const char *text)
+{
+    static char paths[5][256];
+    static int next;
+    char *path = paths[next++ % 5];
+    int file;
+
+    snprintf(path, sizeof paths[0], "/tmp/ifunc-capi-%ld-%s", (long)getpid(), name);
+    unlink(path);
+    file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
+    CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text) && !close(file));
+    return path;
+}
+
+static void over_tls(void)
+{
+    const char *secret = file_of("store.key", "ifunc-secret-key ed25519 " STORE_SEED " store\n");
+    const char *public = file_of("store.pub", "ifunc-public-key ed25519 " STORE_KEY " store\n");
+    const char *certificate = file_of("store.pem", store_pem), *authority = file_of("authority.pem", authority_pem);
+    ifunc_target_options *target_options = ifunc_target_options_create();
+    ifunc_source_options *source_options = ifunc_source_options_create();
+    ifunc_tls_keys *keys, *trusting;
+    ifunc_target *target;
+    ifunc_source *source;
+    char *address;
+
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "/nonesuch", ifunc_tls_keys_read("/nonesuch", &keys));
+    CHECK(!keys);
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "ifunc-secret-key", ifunc_tls_keys_read(public, &keys));
+    OK(ifunc_tls_keys_read(secret, &keys));
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "ifunc-public-key", ifunc_tls_keys_add_peer(keys, secret));
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "holds no certificate", ifunc_tls_keys_set_certificate(keys, secret));
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "is of the key", ifunc_tls_keys_set_certificate(keys, authority));
+    FAILS(IFUNC_STATUS_INVALID_ARGUMENT, "no certificate", ifunc_tls_keys_set_authority(keys, secret, NULL));
+    OK(ifunc_tls_keys_add_peer(keys, public));
+    OK(ifunc_tls_keys_set_certificate(keys, certificate));
+    OK(ifunc_target_options_set_tls(target_options, keys));
+    OK(ifunc_target_listen("tls://127.0.0.1:0", target_options, &target));
+    address = strdup(ifunc_target_address(target));
+
+    /* By keys, which both sides know; and by the name of the target's certificate, which is not that of its host. */
+    OK(ifunc_source_options_set_tls(source_options, keys));
+    OK(ifunc_source_connect(address, source_options, &source));
+    ifunc_source_destroy(source);
+    OK(ifunc_tls_keys_read(secret, &trusting));
+    OK(ifunc_tls_keys_set_authority(trusting, authority, "store.example"));
+    OK(ifunc_source_options_set_tls(source_options, trusting));
+    OK(ifunc_source_connect(address, source_options, &source));
+    ifunc_source_destroy(source);
+    OK(ifunc_tls_keys_set_authority(trusting, authority, NULL));
+    OK(ifunc_source_options_set_tls(source_options, trusting));
+    FAILS(IFUNC_STATUS_REFUSED, "`store.example`", ifunc_source_connect(address, source_options, &source));
+
+    ifunc_target_destroy(target);
+    ifunc_target_options_destroy(target_options);
+    ifunc_source_options_destroy(source_options);
+    ifunc_tls_keys_destroy(keys);
+    ifunc_tls_keys_destroy(trusting);
+    free(address);
+    unlink(secret), unlink(public), unlink(certificate), unlink(authority);
+}
+
 int main(int argc, char **argv)
 {
     (void)argv;
@@ -1078,6 +1169,7 @@ int main(int argc, char **argv)
     event_loop();
     groups();
     both_ways();
+    over_tls();
     print_met();
     puts("everything passed");
     return 0;

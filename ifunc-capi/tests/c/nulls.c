@@ -48,6 +48,7 @@ static void every_function(void)
     ifunc_driver *driver;
     ifunc_target *target;
     ifunc_group *group;
+    ifunc_tls_keys *keys, *some_keys = (ifunc_tls_keys *)data;
     ifunc_stats *stats;
     ifunc_worker *worker;
     ifunc_connecting *connecting;
@@ -56,6 +57,20 @@ static void every_function(void)
     ifunc_source_counts source_counts;
     ifunc_entry_counts entry;
     ifunc_target_options *options = ifunc_target_options_create();
+
+    ifunc_tls_keys_destroy(NULL);
+    ARGUMENT_IS_NULL("path", ifunc_tls_keys_read(NULL, &keys));
+    ARGUMENT_IS_NULL("keys", ifunc_tls_keys_read("/nonesuch", NULL));
+    IS_NULL(ifunc_tls_keys_add_peer(NULL, "/nonesuch"));
+    ARGUMENT_IS_NULL("path", ifunc_tls_keys_add_peer(some_keys, NULL));
+    IS_NULL(ifunc_tls_keys_set_certificate(NULL, "/nonesuch"));
+    ARGUMENT_IS_NULL("path", ifunc_tls_keys_set_certificate(some_keys, NULL));
+    IS_NULL(ifunc_tls_keys_set_authority(NULL, "/nonesuch", NULL));
+    ARGUMENT_IS_NULL("path", ifunc_tls_keys_set_authority(some_keys, NULL, NULL));
+    ARGUMENT_IS_NULL("options", ifunc_source_options_set_tls(NULL, some_keys));
+    ARGUMENT_IS_NULL("keys", ifunc_source_options_set_tls((ifunc_source_options *)data, NULL));
+    ARGUMENT_IS_NULL("options", ifunc_target_options_set_tls(NULL, some_keys));
+    ARGUMENT_IS_NULL("keys", ifunc_target_options_set_tls(options, NULL));
 
     ifunc_source_options_destroy(NULL);
     IS_NULL(ifunc_source_options_set_timeout(NULL, 1));
