@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ifunc_exec::{ContainOptions, DebugInfo, Executor as _, HostSymbols, InProcess, InProcessOptions};
+use ifunc_exec::{ContainOptions, DebugInfo, Executor as _, HostSymbols, ImageExecutor, ImageExecutorOptions};
 
 /// Address space for code, and what one image may take of it.
 const CODE: usize = 4 << 20;
 const IMAGE: usize = 1 << 20;
 
-fn executor() -> &'static InProcess {
-    static EXECUTOR: OnceLock<InProcess> = OnceLock::new();
+fn executor() -> &'static ImageExecutor {
+    static EXECUTOR: OnceLock<ImageExecutor> = OnceLock::new();
     EXECUTOR.get_or_init(|| {
-        let options = InProcessOptions {
+        let options = ImageExecutorOptions {
             code_bytes: CODE,
             max_images: 8,
             max_image_memory: IMAGE,
@@ -23,7 +23,7 @@ fn executor() -> &'static InProcess {
             runners: None,
         };
         let symbols = HostSymbols::new().expect("no export twice");
-        InProcess::new(options, symbols, Arc::new(())).expect("memory")
+        ImageExecutor::new(options, symbols, Arc::new(())).expect("memory")
     })
 }
 
@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(&*original, data);
     assert_eq!(original.got_entries().count(), valid.image().imports().count());
     let offsets: Vec<u32> = valid.image().entries().map(|entry| entry.main).collect();
-    let entries: Vec<u32> = InProcess::entries(&installed)
+    let entries: Vec<u32> = ImageExecutor::entries(&installed)
         .map(|entry| entry.main_offset())
         .collect();
     assert_eq!(entries, offsets);

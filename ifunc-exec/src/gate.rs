@@ -24,7 +24,7 @@ use crate::answer::{AnswerMemory, LongAnswers};
 use crate::arch::FloatControl;
 use crate::exports::Exports;
 use crate::held::{self, HeldObjects};
-use crate::in_process::Shared;
+use crate::image_executor::Shared;
 use crate::runner::Lent;
 use crate::services::Services;
 use crate::stack::Stack;

@@ -1,8 +1,8 @@
 //! Installs images of injected functions and runs them.
 //!
 //! The seam is [`Executor`]: it takes the bytes of an image, and later a payload, target arguments and room for an answer. It
-//! knows no transport, no connection and no policy. [`InProcess`] is the executor that runs images in the process that
-//! receives them:
+//! knows no transport, no connection and no policy. [`ImageExecutor`] is the executor that runs images in the process that
+//! receives them, or in a [runner process](runner):
 //!
 //! | step | file |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | its imports are bound to symbols of the host | `symbols` |
 //! | it is relocated and written into the arena, its GOT into memory of its own | `image/install.rs`, `arena.rs`, `got.rs` |
 //! | it stays in the code cache | `image/cache.rs` |
-//! | an invocation enters it through the call gate | `in_process.rs`, `gate.rs`, `ended.rs`, `arch` |
+//! | an invocation enters it through the call gate | `image_executor.rs`, `gate.rs`, `ended.rs`, `arch` |
 //! | what it imports changes, while it runs | `exports`, `entrance.rs`, `threads.rs` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
 //! | it allocates, and ends early with what it allocated | `allocations.rs` |
@@ -38,8 +38,8 @@ mod gate;
 mod got;
 mod held;
 mod image;
+mod image_executor;
 mod imports;
-mod in_process;
 pub mod library;
 mod ranges;
 pub mod runner;
@@ -60,7 +60,7 @@ pub use image::{
     EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,
     ValidImage,
 };
-pub use in_process::{ExecThread, InProcess, InProcessOptions, Session, SetupError};
+pub use image_executor::{ExecThread, ImageExecutor, ImageExecutorOptions, Session, SetupError};
 pub use symbols::{DuplicateExport, HostSymbols, Interfaces, InvalidSoname, NamedSet, Symbol};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.

@@ -141,7 +141,7 @@ unsafe fn dispatch(
     let Some(services) = services() else {
         return TravelError::NoGroup.code();
     };
-    // SAFETY: the caller's promise: `InProcess::run` stored the entry, which lives while it runs.
+    // SAFETY: the caller's promise: `ImageExecutor::run` stored the entry, which lives while it runs.
     let from = unsafe { ctx.as_ref().map(|ctx| &*ctx.host.cast::<InstalledEntry>()) };
     let to = from.and_then(|from| {
         let entry = from.image().entry_at(main)?;
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::tests::{executor, image, install};
-    use crate::{Executor as _, InProcess, Invocation};
+    use crate::{Executor as _, ImageExecutor, Invocation};
 
     #[test]
     fn without_a_group_nothing_travels() {
@@ -236,11 +236,11 @@ mod tests {
         thread.set_services(Some(Arc::new(Nowhere)));
         let mut code_of = |main| {
             let image = install(&executor, &sends(main)).unwrap();
-            let entry = InProcess::entries(&image).next().unwrap();
+            let entry = ImageExecutor::entries(&image).next().unwrap();
             // SAFETY: the image takes no payload and no target arguments.
             let invocation =
                 unsafe { Invocation::new(&*entry, [].as_ptr(), 0, std::ptr::null_mut::<c_void>(), 1) };
-            let failed = InProcess::run(&mut thread.session(), invocation, None).unwrap_err();
+            let failed = ImageExecutor::run(&mut thread.session(), invocation, None).unwrap_err();
             assert_eq!(failed.status, Status::Failed(Failure::UnknownResult));
             String::from_utf8(failed.detail).unwrap()
         };

@@ -15,7 +15,7 @@ use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 
 use crate::runner::RunnerCounts;
 use crate::{
-    ContainOptions, DebugInfo, Executor, HostSymbols, ImageProperties, InProcess, InProcessOptions,
+    ContainOptions, DebugInfo, Executor, HostSymbols, ImageExecutor, ImageExecutorOptions, ImageProperties,
     InstalledImage, Invocation, Observer,
 };
 
@@ -50,7 +50,7 @@ impl Observer for Events {
     fn runners_changed(&self, _: RunnerCounts) {}
 }
 
-pub(crate) fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<Events>) {
+pub(crate) fn executor(code_bytes: usize, max_images: usize) -> (ImageExecutor, Arc<Events>) {
     executor_with(
         code_bytes,
         max_images,
@@ -59,8 +59,8 @@ pub(crate) fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<
     )
 }
 
-pub(crate) fn options() -> InProcessOptions {
-    InProcessOptions {
+pub(crate) fn options() -> ImageExecutorOptions {
+    ImageExecutorOptions {
         code_bytes: 1 << 16,
         max_images: 8,
         max_image_memory: 1 << 16,
@@ -78,8 +78,8 @@ pub(crate) fn executor_with(
     max_images: usize,
     debug: DebugInfo,
     contain: ContainOptions,
-) -> (InProcess, Arc<Events>) {
-    let options = InProcessOptions {
+) -> (ImageExecutor, Arc<Events>) {
+    let options = ImageExecutorOptions {
         code_bytes,
         max_images,
         debug,
@@ -87,11 +87,11 @@ pub(crate) fn executor_with(
         ..options()
     };
     let events = Arc::<Events>::default();
-    let executor = InProcess::new(options, HostSymbols::new().unwrap(), events.clone()).unwrap();
+    let executor = ImageExecutor::new(options, HostSymbols::new().unwrap(), events.clone()).unwrap();
     (executor, events)
 }
 
-pub(crate) fn install(executor: &InProcess, parts: &ImageParts) -> Result<Arc<InstalledImage>, Refusal> {
+pub(crate) fn install(executor: &ImageExecutor, parts: &ImageParts) -> Result<Arc<InstalledImage>, Refusal> {
     let bytes = parts.encode().unwrap();
     let id = *blake3::hash(&bytes).as_bytes();
     executor.install(&executor.validate(&id, &bytes)?, None)
@@ -152,7 +152,7 @@ fn panics() -> ImageParts {
 }
 
 fn run(
-    executor: &InProcess,
+    executor: &ImageExecutor,
     image: &Arc<InstalledImage>,
     answer: Option<&mut [u8]>,
 ) -> (u64, Result<usize, Failed>) {
@@ -160,14 +160,14 @@ fn run(
     let mut target = 37u64;
     let mut thread = executor.thread().unwrap();
     let mut session = thread.session();
-    let entry = InProcess::entries(image).next().unwrap();
+    let entry = ImageExecutor::entries(image).next().unwrap();
     // SAFETY: the images above are well-behaved and take eight bytes of payload and a `u64`; the payload is aligned as they
     // ask.
     let invocation = unsafe {
         let target = (&raw mut target).cast::<c_void>();
         Invocation::new(&*entry, payload.as_ptr(), payload.len(), target, 1)
     };
-    let outcome = InProcess::run(&mut session, invocation, answer);
+    let outcome = ImageExecutor::run(&mut session, invocation, answer);
     drop(session);
     (target, outcome.map_err(|failed| *failed))
 }
@@ -245,7 +245,7 @@ fn a_pinned_image_outlives_its_executor() {
         ..image("seven", SEVEN.to_vec())
     };
     let installed = install(&executor, &pinned).unwrap();
-    let entry = InProcess::entries(&installed).next().unwrap();
+    let entry = ImageExecutor::entries(&installed).next().unwrap();
     // SAFETY: `mov eax, 7 ; ret` is this function, and the image is installed.
     let seven: extern "C" fn() -> u32 = unsafe { std::mem::transmute(entry.entrance.address()) };
     drop(entry);
@@ -365,7 +365,7 @@ fn calls(import: &str, [first, second, third]: [u32; 3]) -> ImageParts {
 const READS_NULL: [u8; 7] = [0x31, 0xc0, 0x90, 0x48, 0x8b, 0x00, 0xc3];
 
 /// The reason and the text of an invocation that failed.
-fn failure(executor: &InProcess, parts: &ImageParts) -> (Failure, String, Vec<u32>) {
+fn failure(executor: &ImageExecutor, parts: &ImageParts) -> (Failure, String, Vec<u32>) {
     let installed = install(executor, parts).unwrap();
     let failed = run(executor, &installed, None).1.unwrap_err();
     let detail = FaultDetail::parse(&failed.detail).unwrap();
@@ -451,7 +451,7 @@ fn what_cannot_be_left_ends_the_process_with_a_message() {
                 libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
             }
         }
-        let options = InProcessOptions { contain, ..options() };
+        let options = ImageExecutorOptions { contain, ..options() };
         let mut symbols = HostSymbols::new().unwrap();
         for (name, address) in [
             ("reads", reads as *const c_void),
@@ -462,7 +462,7 @@ fn what_cannot_be_left_ends_the_process_with_a_message() {
                 .allow(unsafe { crate::Symbol::untyped(name, address) })
                 .unwrap();
         }
-        let executor = InProcess::new(options, symbols, Arc::<Events>::default()).unwrap();
+        let executor = ImageExecutor::new(options, symbols, Arc::<Events>::default()).unwrap();
         let parts = match &*case {
             "unguarded" => calls("reads", [8, 0, 0]),
             "unguarded copy" => calls("copies", [8, 0, 0]),

@@ -17,7 +17,7 @@ use ifunc_abi::image::Image;
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::Rejection;
 use ifunc_exec::{
-    ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions,
+    ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, ImageExecutor, ImageExecutorOptions,
     InstalledEntry, Invocation, NamedSet, Symbol,
 };
 
@@ -77,7 +77,7 @@ pub(crate) enum NoCode {
 
 /// Everything that is installed in this process.
 struct Images {
-    executor: InProcess,
+    executor: ImageExecutor,
     known: RwLock<HashMap<u64, Arc<Known>>>,
     clock: AtomicU64,
     /// Names of the process that are exported to images.
@@ -224,7 +224,7 @@ impl Here {
         };
         // SAFETY: the caller's promise.
         let invocation = unsafe { Invocation::new(entry, payload, len, target_args, 0) };
-        let ended = InProcess::run(&mut thread.session(), invocation, None);
+        let ended = ImageExecutor::run(&mut thread.session(), invocation, None);
         self.spare.borrow_mut().push(thread);
         ended.map(|_| ())
     }
@@ -276,7 +276,7 @@ impl Images {
         let libc = NamedSet::Libc.symbols();
         let exported = libc.iter().map(|symbol| symbol.name().to_owned()).collect();
         libc.into_iter().for_each(|symbol| symbols.allow_of_set(symbol));
-        let options = InProcessOptions {
+        let options = ImageExecutorOptions {
             code_bytes: 256 << 20,
             max_images: 2 * MOST,
             max_image_memory: 64 << 20,
@@ -287,7 +287,8 @@ impl Images {
             answers: None,
             runners: None,
         };
-        let executor = InProcess::new(options, symbols, Arc::new(())).map_err(|error| error.to_string())?;
+        let executor =
+            ImageExecutor::new(options, symbols, Arc::new(())).map_err(|error| error.to_string())?;
         Ok(Self {
             executor,
             known: RwLock::default(),
@@ -319,7 +320,7 @@ impl Images {
             self.executor.install(&valid, None)
         })?;
         let known = Arc::new(Known {
-            entries: InProcess::entries(&installed).collect(),
+            entries: ImageExecutor::entries(&installed).collect(),
             bytes: bytes.into(),
             used: AtomicU64::new(0),
         });

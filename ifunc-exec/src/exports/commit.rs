@@ -14,7 +14,7 @@ use crate::InstalledImage;
 use crate::entrance::Access;
 use crate::gate::ChangeByThisThread;
 use crate::image::imports::Imported;
-use crate::in_process::Shared;
+use crate::image_executor::Shared;
 use crate::symbols::{HostSymbols, Symbol};
 
 /// An installed image that a change concerns.

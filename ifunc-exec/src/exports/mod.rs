@@ -32,7 +32,7 @@ pub use self::plan::Update;
 pub(crate) use self::replaced::ReplacedVersions;
 use crate::Symbol;
 use crate::gate::ChangeByThisThread;
-use crate::in_process::Shared;
+use crate::image_executor::Shared;
 
 /// How long a change waits for invocations, unless it is told.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use ifunc::host::{Export, NameConflict, NamedType};
 
 use super::ExportError;
 use crate::tests::{Events, options};
-use crate::{HostSymbols, InProcess, SetupError, Symbol};
+use crate::{HostSymbols, ImageExecutor, SetupError, Symbol};
 
 #[derive(ifunc::Opaque)]
 #[opaque("named/1")]
@@ -25,9 +25,9 @@ fn takes<T: ifunc::TargetArgs + 'static>(name: &'static str) -> Export {
         .with_types(const { &[<T as ifunc::TargetArgs>::named_type] })
 }
 
-fn executor_of(exports: &[Export]) -> Result<InProcess, SetupError> {
+fn executor_of(exports: &[Export]) -> Result<ImageExecutor, SetupError> {
     let symbols = HostSymbols::with(exports.iter().map(Symbol::from)).unwrap();
-    InProcess::new(options(), symbols, Arc::<Events>::default())
+    ImageExecutor::new(options(), symbols, Arc::<Events>::default())
 }
 
 #[track_caller]

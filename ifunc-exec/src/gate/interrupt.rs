@@ -150,7 +150,7 @@ impl Gate {
         if !ptr::fn_addr_eq(context.log, log as unsafe extern "C" fn(_, _, _, _)) {
             return None;
         }
-        // SAFETY: `InProcess::run` made the context, and its entry lives while it runs.
+        // SAFETY: `ImageExecutor::run` made the context, and its entry lives while it runs.
         let entry = unsafe { context.host.cast::<InstalledEntry>().as_ref() }?;
         Some((entry, context.sender))
     }

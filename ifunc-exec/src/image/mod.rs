@@ -111,7 +111,7 @@ impl EntryProperties {
 
 /// An image that is installed in this process, or in the [runner process](crate::runner) of a tenant.
 ///
-/// The [executor](crate::InProcess) frees its memory once no clone of its `Arc` is held elsewhere and the room is needed.
+/// The [executor](crate::ImageExecutor) frees its memory once no clone of its `Arc` is held elsewhere and the room is needed.
 #[derive(Debug)]
 pub struct InstalledImage {
     properties: ImageProperties,

@@ -55,7 +55,7 @@ use self::tenant::TenantProcess;
 pub(crate) use self::tenant::{RemoteImage, RemoteInvocation};
 use crate::arena::PAGE;
 use crate::image::imports::Imports;
-use crate::{HostSymbols, InProcessOptions, NamedSet, Observer, ValidImage};
+use crate::{HostSymbols, ImageExecutorOptions, NamedSet, Observer, ValidImage};
 
 /// Most bytes of target arguments that are copied.
 pub const MAX_TARGET: usize = 64 << 10;
@@ -291,7 +291,7 @@ impl Runners {
     pub(crate) fn new(
         options: &RunnerOptions,
         limits: BodyLimits,
-        executor: &InProcessOptions,
+        executor: &ImageExecutorOptions,
         observer: Arc<dyn Observer>,
     ) -> io::Result<Arc<Self>> {
         let pages = |bytes: usize| bytes.min(MAX_BODY).next_multiple_of(PAGE);

@@ -19,8 +19,8 @@ use super::signature::Signature;
 use super::{NO_TARGET, Run};
 use crate::ended::{LogMessage, forward_logs};
 use crate::{
-    AnswerMemory, ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions,
-    InstalledEntry, Invocation,
+    AnswerMemory, ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, ImageExecutor,
+    ImageExecutorOptions, InstalledEntry, Invocation,
 };
 
 /// The name by which a target starts a runner: its first argument.
@@ -69,7 +69,7 @@ fn runners_port(segment: &'static Segment) -> Port<BorrowedFd<'static>, &'static
 }
 
 /// Gives up what injected code must not have. Returns the executor, and the version of Landlock.
-fn confine(segment: &'static Segment) -> io::Result<(InProcess, u64)> {
+fn confine(segment: &'static Segment) -> io::Result<(ImageExecutor, u64)> {
     if !segment.is_of_this_version() {
         return Err(io::Error::other(format!(
             "the runner program is of version {}, and the target of another one; help: install both of one version",
@@ -90,7 +90,7 @@ fn confine(segment: &'static Segment) -> io::Result<(InProcess, u64)> {
     let size = |setting| usize::try_from(segment.get(setting)).unwrap_or(usize::MAX);
     let run_time = Duration::from_nanos(segment.get(Setting::RunTime));
     let code_bytes = size(Setting::CodeBytes);
-    let options = InProcessOptions {
+    let options = ImageExecutorOptions {
         code_bytes,
         max_images: size(Setting::MaxImages),
         max_image_memory: size(Setting::MaxImageMemory),
@@ -105,7 +105,7 @@ fn confine(segment: &'static Segment) -> io::Result<(InProcess, u64)> {
         runners: None,
     };
     let executor =
-        InProcess::new(options, HostSymbols::of_runtime(), Arc::new(())).map_err(io::Error::other)?;
+        ImageExecutor::new(options, HostSymbols::of_runtime(), Arc::new(())).map_err(io::Error::other)?;
     sandbox::report_denied_calls(segment)?;
     // The address space that is reserved for code, twice for GOTs, is not memory that code uses.
     let reserved = (code_bytes as u64).saturating_mul(3).saturating_add(16 << 20);
@@ -174,7 +174,7 @@ fn log(message: &LogMessage<'_>) {
 
 /// A runner that has confined itself.
 struct Runner {
-    executor: InProcess,
+    executor: ImageExecutor,
     /// The entries of the installed images, by the target's number.
     images: HashMap<u64, Vec<Arc<InstalledEntry>>>,
     /// The numbers of the functions of the host that images may import.
@@ -244,7 +244,8 @@ impl Runner {
         };
         match installed() {
             Ok(image) => {
-                self.images.insert(number, InProcess::entries(&image).collect());
+                self.images
+                    .insert(number, ImageExecutor::entries(&image).collect());
                 (Status::Executed, 0)
             }
             Err(refusal) => (
@@ -286,7 +287,7 @@ impl Runner {
         let invocation =
             unsafe { Invocation::new(&**entry, segment.area(Area::Payload), size, target, run.sender) };
         let answer = run.is_awaited.then_some(answer);
-        match InProcess::run(&mut thread.session(), invocation, answer) {
+        match ImageExecutor::run(&mut thread.session(), invocation, answer) {
             Ok(len) => (Status::Executed, len),
             Err(failed) => match *failed {
                 Failed {

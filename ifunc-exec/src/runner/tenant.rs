@@ -18,7 +18,7 @@ use super::segment::{Area, Kind, Message};
 use super::{Lent, NO_TARGET, Run, Runners, Tenant};
 use crate::answer::{AnswerMemory, long_answer};
 use crate::ended::{LogMessage, log_message};
-use crate::in_process::Shared;
+use crate::image_executor::Shared;
 use crate::{EntryProperties, ValidImage};
 
 /// Longest time that an invocation may go on after its deadline before its process is ended.

@@ -9,7 +9,7 @@ use ifunc_abi::status::{Failure, Status};
 use super::{executor_with, image, install, options};
 use crate::allocations::PLAIN;
 use crate::{
-    ContainOptions, DebugInfo, Executor as _, HostSymbols, InProcess, Invocation, Symbol, fingerprint,
+    ContainOptions, DebugInfo, Executor as _, HostSymbols, ImageExecutor, Invocation, Symbol, fingerprint,
 };
 
 fn import(symbol: &str, signature: &str) -> ImportPart {
@@ -53,7 +53,7 @@ fn an_image_keeps_memory_if_it_may_hold_a_pointer_after_its_invocations() {
     symbols
         .allow(unsafe { Symbol::untyped("qsort", ptr::dangling()) })
         .unwrap();
-    let executor = InProcess::new(options(), symbols, std::sync::Arc::new(())).unwrap();
+    let executor = ImageExecutor::new(options(), symbols, std::sync::Arc::new(())).unwrap();
     let data = |text: &str, name| ImportPart {
         flags: ImportFlags::DATA,
         ..import(name, text)
@@ -133,7 +133,7 @@ fn what_an_invocation_holds_is_freed_if_it_ends_early_and_stays_if_it_returns() 
     };
     let (executor, _) = executor_with(1 << 16, 4, DebugInfo::default(), contain);
     let installed = install(&executor, &holds_one()).unwrap();
-    let entry = InProcess::entries(&installed).next().unwrap();
+    let entry = ImageExecutor::entries(&installed).next().unwrap();
     let mut thread = executor.thread().unwrap();
     // Larger than any block of memory that is kept for reuse: freed, it is not mapped.
     const EVEN: u64 = 64 << 20;
@@ -149,7 +149,7 @@ fn what_an_invocation_holds_is_freed_if_it_ends_early_and_stays_if_it_returns() 
                 1,
             )
         };
-        let ended = InProcess::run(&mut thread.session(), invocation, None);
+        let ended = ImageExecutor::run(&mut thread.session(), invocation, None);
         (left, ended.map_err(|failed| failed.status))
     };
     let is_mapped = |address: usize| {

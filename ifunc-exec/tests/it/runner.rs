@@ -11,8 +11,9 @@ use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Rejection, Status};
 use ifunc_exec::runner::{BodyLimits, Lent, RunnerCounts, RunnerOptions, Tenant, try_runner};
 use ifunc_exec::{
-    AnswerMemory, ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, ImageProperties, InProcess,
-    InProcessOptions, InstalledEntry, InstalledImage, Invocation, NamedSet, Observer, SetupError, Symbol,
+    AnswerMemory, ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, ImageExecutor,
+    ImageExecutorOptions, ImageProperties, InstalledEntry, InstalledImage, Invocation, NamedSet, Observer,
+    SetupError, Symbol,
 };
 
 use crate::images::*;
@@ -38,7 +39,7 @@ impl AnswerMemory for Answers {
     fn release(&self, _: usize) {}
 }
 
-fn executor(runner: RunnerOptions, run_time: Option<Duration>) -> Result<InProcess, SetupError> {
+fn executor(runner: RunnerOptions, run_time: Option<Duration>) -> Result<ImageExecutor, SetupError> {
     executor_for(runner, run_time, Arc::new(()))
 }
 
@@ -46,17 +47,17 @@ fn executor_for(
     runner: RunnerOptions,
     run_time: Option<Duration>,
     observer: Arc<dyn Observer>,
-) -> Result<InProcess, SetupError> {
-    InProcess::new(options(runner, run_time), HostSymbols::new().unwrap(), observer)
+) -> Result<ImageExecutor, SetupError> {
+    ImageExecutor::new(options(runner, run_time), HostSymbols::new().unwrap(), observer)
 }
 
-fn options(runner: RunnerOptions, run_time: Option<Duration>) -> InProcessOptions {
+fn options(runner: RunnerOptions, run_time: Option<Duration>) -> ImageExecutorOptions {
     let limits = BodyLimits {
         payload: 1 << 20,
         image: 1 << 16,
         answer: 1 << 20,
     };
-    InProcessOptions {
+    ImageExecutorOptions {
         code_bytes: 1 << 20,
         max_images: 64,
         max_image_memory: 1 << 16,
@@ -75,7 +76,7 @@ fn options(runner: RunnerOptions, run_time: Option<Duration>) -> InProcessOption
 /// An executor, and a thread on which its invocations run.
 struct Target {
     thread: ExecThread,
-    executor: InProcess,
+    executor: ImageExecutor,
 }
 
 impl Target {
@@ -100,7 +101,7 @@ impl Target {
 
     fn entry(&self, parts: &ImageParts, tenant: u64) -> Arc<InstalledEntry> {
         let image = self.install(parts, tenant).unwrap();
-        InProcess::entries(&image).next().unwrap()
+        ImageExecutor::entries(&image).next().unwrap()
     }
 
     fn code(&self, rx: &[u8], tenant: u64) -> Arc<InstalledEntry> {
@@ -116,7 +117,7 @@ impl Target {
         let target = (&raw mut *number).cast();
         // SAFETY: the payload is readable; the code is written for these target arguments.
         let invocation = unsafe { Invocation::new(entry, payload.as_ptr(), payload.len(), target, 5) };
-        let len = InProcess::run(&mut session, invocation, Some(&mut answer))?;
+        let len = ImageExecutor::run(&mut session, invocation, Some(&mut answer))?;
         Ok(answer[..len]
             .first_chunk()
             .map_or(0, |answer| u64::from_le_bytes(*answer)))
@@ -188,7 +189,7 @@ fn an_ifunc_works_on_copies_that_count_when_it_ends_well() {
     let payload = 1_u64.to_le_bytes();
     // SAFETY: as in `Target::run`.
     let invocation = unsafe { Invocation::new(&*add, payload.as_ptr(), 8, (&raw mut number).cast(), 5) };
-    let outcome = InProcess::run(&mut session, invocation, None);
+    let outcome = ImageExecutor::run(&mut session, invocation, None);
     fails(outcome, Failure::Fault, "SIGSEGV (no canonical address");
     drop((add, fails_late));
     assert_eq!((number, target.executor.image_count()), (42, 0));
@@ -436,7 +437,7 @@ fn functions_of_the_host_reach_the_target_arguments() {
         let (mut answer, pointer) = ([0; 8], (&raw mut counter).cast());
         // SAFETY: as in `Target::run`.
         let invocation = unsafe { Invocation::new(&*calls, text.as_ptr(), text.len(), pointer, 5) };
-        let len = InProcess::run(&mut session, invocation, Some(&mut answer))?;
+        let len = ImageExecutor::run(&mut session, invocation, Some(&mut answer))?;
         Ok::<_, Box<Failed>>((len, u64::from_le_bytes(answer)))
     };
     assert_eq!(ask(b"words", opaque).unwrap(), (8, 10));
@@ -574,7 +575,7 @@ fn what_a_runner_does_not_have_is_refused_with_a_reason() {
     let own = unsafe { Symbol::untyped("here", (&raw const HERE).cast()) };
     symbols.allow(own).unwrap();
     let options = options(RunnerOptions::new().program(PROGRAM), None);
-    let allows = InProcess::new(options, symbols, Arc::new(())).unwrap();
+    let allows = ImageExecutor::new(options, symbols, Arc::new(())).unwrap();
     for (name, part) in [
         (
             "strtol",

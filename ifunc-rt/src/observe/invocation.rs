@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::Status;
-use ifunc_exec::{Executor, InProcess, Invocation, Session};
+use ifunc_exec::{Executor, ImageExecutor, Invocation, Session};
 
 use super::HandleCounters;
 
@@ -30,7 +30,7 @@ pub(crate) fn run_observed(
     );
     let outcome = span.in_scope(|| {
         let begin = counters.is_due().then(Instant::now);
-        let outcome = InProcess::run(session, invocation, room);
+        let outcome = ImageExecutor::run(session, invocation, room);
         if let Some(begin) = begin {
             counters.time(begin.elapsed());
         }

@@ -11,7 +11,7 @@ use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 use ifunc_exec::runner::{Lent, MAX_TARGET, plain_size};
-use ifunc_exec::{InProcess, InstalledEntry, fingerprint};
+use ifunc_exec::{ImageExecutor, InstalledEntry, fingerprint};
 
 /// The target arguments of invocations.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl HostType {
     ///
     /// # Errors
     /// Exports use another type by that name, or another one was served.
-    pub(super) fn name(&self, executor: &InProcess) -> Result<(), NameConflict> {
+    pub(super) fn name(&self, executor: &ImageExecutor) -> Result<(), NameConflict> {
         self.named
             .map_or(Ok(()), |named| executor.name_type(named, "the target arguments"))
     }
@@ -94,7 +94,7 @@ impl Argument {
     }
 
     /// Whether an image takes arguments of this type, or an interface that this type exports here.
-    pub(super) fn has_type(&self, executor: &InProcess, target: Fingerprint) -> bool {
+    pub(super) fn has_type(&self, executor: &ImageExecutor, target: Fingerprint) -> bool {
         let host_type = (self.host_type)();
         let is_same = || target == fingerprint::of(host_type.text) && host_type.name(executor).is_ok();
         let is_earlier = || {
@@ -120,7 +120,7 @@ impl Argument {
 
     /// Refuses an image that takes them in a runner process, where it would not reach them.
     #[cold]
-    pub(super) fn check_lent(&self, executor: &InProcess) -> Result<(), Refusal> {
+    pub(super) fn check_lent(&self, executor: &ImageExecutor) -> Result<(), Refusal> {
         let is_lent = match self.lent() {
             Lent::Copied(_) => true,
             Lent::Opaque { text, .. } => text.starts_with("opaque"),
@@ -140,7 +140,7 @@ impl Argument {
 
     /// Whether an entry can run on them.
     #[cold]
-    pub(super) fn suits(&self, executor: &InProcess, entry: &InstalledEntry) -> bool {
+    pub(super) fn suits(&self, executor: &ImageExecutor, entry: &InstalledEntry) -> bool {
         // It may have been bound while the target served on one thread, or another type.
         self.has_type(executor, entry.target)
             && self
@@ -154,7 +154,7 @@ impl Argument {
     #[cold]
     pub(super) fn admits_imports<'a>(
         &self,
-        executor: &InProcess,
+        executor: &ImageExecutor,
         imports: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), Refusal> {
         let HostType {
@@ -173,7 +173,7 @@ impl Argument {
     /// Why an image that takes `target` is refused: the whole text of this type, which no peer chooses, the interfaces that
     /// it exports, and what to do where the target knows.
     #[cold]
-    pub(super) fn wrong_target(&self, executor: &InProcess, target: Fingerprint) -> Refusal {
+    pub(super) fn wrong_target(&self, executor: &ImageExecutor, target: Fingerprint) -> Refusal {
         let host_type = (self.host_type)();
         let is_same = target == fingerprint::of(host_type.text);
         let conflict = host_type.name(executor).err().filter(|_| is_same);
@@ -184,7 +184,7 @@ impl Argument {
         )
     }
 
-    fn refuse_type(&self, executor: &InProcess, help: Option<String>) -> Refusal {
+    fn refuse_type(&self, executor: &ImageExecutor, help: Option<String>) -> Refusal {
         let HostType { id, text, .. } = (self.host_type)();
         let interfaces = executor.interfaces();
         let mut detail = text.to_owned();

@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ifunc_abi::frame::Limits;
-use ifunc_exec::{ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
+use ifunc_exec::{
+    ContainOptions, DebugInfo, ExecThread, Executor, HostSymbols, ImageExecutor, ImageExecutorOptions,
+};
 use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -92,7 +94,7 @@ impl Bench {
             64,
             std::sync::Arc::clone(&travels),
         );
-        let options = InProcessOptions {
+        let options = ImageExecutorOptions {
             code_bytes: 1 << 20,
             max_images: 64,
             max_image_memory: 1 << 16,
@@ -108,7 +110,7 @@ impl Bench {
         // SAFETY: the images are those of the tests.
         let policy = unsafe { Policy::trust_every_peer() }.quotas(Quotas::UNLIMITED);
         let policy = LivePolicy::new(policy, SharedConnect::default()).unwrap();
-        let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
+        let executor = ImageExecutor::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),
             host: Host {

@@ -9,7 +9,7 @@ use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
 use ifunc_exec::runner::BodyLimits;
 use ifunc_exec::{
-    ContainOptions, DebugInfo, DuplicateExport, HostSymbols, InProcessOptions, InvalidSoname, NamedSet,
+    ContainOptions, DebugInfo, DuplicateExport, HostSymbols, ImageExecutorOptions, InvalidSoname, NamedSet,
     Symbol,
 };
 
@@ -50,7 +50,7 @@ pub struct TargetBuilder {
     pub(super) interfaces: Vec<InterfaceExport>,
     pub(super) max_handles: usize,
     pub(super) unfinished: (usize, Duration),
-    pub(super) executor: InProcessOptions,
+    pub(super) executor: ImageExecutorOptions,
     pub(super) copy_payloads: bool,
     pub(super) listen: ListenConfig,
     pub(super) slots: Option<u32>,
@@ -135,7 +135,7 @@ impl Default for TargetBuilder {
             interfaces: Vec::new(),
             max_handles: 4096,
             unfinished: (256 << 20, Duration::from_secs(60)),
-            executor: InProcessOptions {
+            executor: ImageExecutorOptions {
                 code_bytes: 256 << 20,
                 max_images: 4096,
                 max_image_memory: 64 << 20,

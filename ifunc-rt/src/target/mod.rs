@@ -28,7 +28,9 @@ use std::time::Duration;
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::Stats;
-use ifunc_exec::{ExecThread, Executor, Exports, HostSymbols, InProcess, InProcessOptions, SetupError};
+use ifunc_exec::{
+    ExecThread, Executor, Exports, HostSymbols, ImageExecutor, ImageExecutorOptions, SetupError,
+};
 use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
@@ -93,7 +95,7 @@ struct Host {
     policy: Arc<LivePolicy>,
     /// What the transport knows of peers.
     knows: Knows,
-    executor: InProcess,
+    executor: ImageExecutor,
     /// Whether images run in the processes of their tenants.
     uses_runners: bool,
     metrics: Arc<Metrics>,
@@ -172,7 +174,7 @@ impl Target {
         let unfinished = Unfinished::new(max_bytes, max_age);
         let answers = LongAnswers::new(builder.listen.hello.limits.max_answer, &unfinished);
         let uses_runners = builder.executor.runners.is_some();
-        let options = InProcessOptions {
+        let options = ImageExecutorOptions {
             answers: Some(answers.clone()),
             ..builder.executor
         };
@@ -186,12 +188,13 @@ impl Target {
             options.max_images,
             Arc::clone(&travels),
         );
-        let executor = InProcess::new(options, symbols, metrics.clone()).map_err(|error| match error {
-            SetupError::Os(error) => TargetError::os("reserve memory for code")(error),
-            SetupError::Names(conflict) => TargetError::Names(conflict),
-            SetupError::Runner(error) => TargetError::os("run ifuncs in processes of their own")(error),
-            other => TargetError::os("make an executor")(std::io::Error::other(other)),
-        })?;
+        let executor =
+            ImageExecutor::new(options, symbols, metrics.clone()).map_err(|error| match error {
+                SetupError::Os(error) => TargetError::os("reserve memory for code")(error),
+                SetupError::Names(conflict) => TargetError::Names(conflict),
+                SetupError::Runner(error) => TargetError::os("run ifuncs in processes of their own")(error),
+                other => TargetError::os("make an executor")(std::io::Error::other(other)),
+            })?;
         let mut entry = executor
             .thread()
             .map_err(TargetError::os("map a stack for injected code"))?;

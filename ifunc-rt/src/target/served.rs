@@ -8,7 +8,7 @@ use ifunc_abi::frame::Header;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_abi::travel::TravelHead;
 use ifunc_exec::services::now;
-use ifunc_exec::{BatchAnswers, BatchEnd, EntryProperties, Executor, InProcess, InstalledEntry, Session};
+use ifunc_exec::{BatchAnswers, BatchEnd, EntryProperties, Executor, ImageExecutor, InstalledEntry, Session};
 use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
@@ -319,7 +319,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
         } = self.accept(&install)?;
         let (first, size) = (install.handle, install.image.len());
         self.state.metrics.installed();
-        let entries = InProcess::entries(&image).enumerate();
+        let entries = ImageExecutor::entries(&image).enumerate();
         let bound = entries.map(|(index, entry)| {
             let key = IfuncKey {
                 id: image.id,
@@ -671,7 +671,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let outcome = if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
             run_observed(&state.span, counters, session, invocation(), sequence, answer)
         } else {
-            InProcess::run(session, invocation(), answer)
+            ImageExecutor::run(session, invocation(), answer)
         };
         match outcome {
             Ok(len) => {
@@ -697,7 +697,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let (entry, counters) = (&*counted.entry, &*counted.counters);
         let suits = counted.suits == self.argument.key
             || counted.limited.is_none() && self.argument.suits(&self.host.executor, entry);
-        if !InProcess::has_batch(entry) || !suits || tracing::level_enabled!(tracing::Level::TRACE) {
+        if !ImageExecutor::has_batch(entry) || !suits || tracing::level_enabled!(tracing::Level::TRACE) {
             return run_each(self, bound, run.part(0, run.count.min(ONE_BY_ONE)), answers);
         }
         let count = counters.together(run.count);
@@ -730,7 +730,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             max_answer: answers.max_answer,
             lens: answers.lens,
         });
-        let BatchEnd { executed, failed } = InProcess::run_batch(session, batch, borrowed);
+        let BatchEnd { executed, failed } = ImageExecutor::run_batch(session, batch, borrowed);
         let answered = answers.map_or(0, |answers| {
             let lens = &answers.lens[..executed];
             lens.iter().map(|&len| len as usize).sum()
@@ -826,7 +826,7 @@ fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> Resul
 
 /// Why an entry does not run on these target arguments.
 #[cold]
-fn unsuited(executor: &InProcess, entry: &InstalledEntry, argument: &Argument) -> Box<Failed> {
+fn unsuited(executor: &ImageExecutor, entry: &InstalledEntry, argument: &Argument) -> Box<Failed> {
     if !argument.has_type(executor, entry.target) {
         return argument.wrong_target(executor, entry.target).into();
     }

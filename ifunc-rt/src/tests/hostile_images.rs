@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ifunc_abi::image::{Image, ImageFlags, RawEntry, RawHeader, Stage};
-use ifunc_exec::{DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions};
+use ifunc_exec::{DebugInfo, Executor, HostSymbols, ImageExecutor, ImageExecutorOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -72,8 +72,8 @@ fn mutate(bytes: &mut Vec<u8>, tables: usize, mutation: &Mutation) {
 }
 
 /// With space for one image: each installation evicts the image before, unless that is pinned.
-fn new_executor() -> InProcess {
-    let options = InProcessOptions {
+fn new_executor() -> ImageExecutor {
+    let options = ImageExecutorOptions {
         code_bytes: 1 << 20,
         max_images: 1,
         max_image_memory: 1 << 16,
@@ -84,7 +84,7 @@ fn new_executor() -> InProcess {
         answers: None,
         runners: None,
     };
-    InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(())).unwrap()
+    ImageExecutor::new(options, HostSymbols::new().unwrap(), Arc::new(())).unwrap()
 }
 
 #[test]

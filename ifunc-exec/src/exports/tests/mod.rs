@@ -15,7 +15,7 @@ use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Rejection, Status};
 
 use crate::tests::image;
-use crate::{ExecThread, Executor, InProcess, InstalledImage, Invocation, Symbol, fingerprint};
+use crate::{ExecThread, Executor, ImageExecutor, InstalledImage, Invocation, Symbol, fingerprint};
 
 fn import(symbol: &str, text: &str, flags: ImportFlags) -> ImportPart {
     ImportPart {
@@ -44,10 +44,10 @@ fn finds(symbol: &str, text: &str, flags: ImportFlags) -> ImageParts {
 fn run(thread: &mut ExecThread, image: &Arc<InstalledImage>) -> Result<Vec<u64>, Failed> {
     let mut answer = [0; 64];
     let mut session = thread.session();
-    let entry = InProcess::entries(image).next().unwrap();
+    let entry = ImageExecutor::entries(image).next().unwrap();
     // SAFETY: the images above take no payload and no target arguments.
     let invocation = unsafe { Invocation::new(&*entry, [].as_ptr(), 0, std::ptr::null_mut::<c_void>(), 1) };
-    let len = InProcess::run(&mut session, invocation, Some(&mut answer)).map_err(|failed| *failed)?;
+    let len = ImageExecutor::run(&mut session, invocation, Some(&mut answer)).map_err(|failed| *failed)?;
     let (words, []) = answer[..len].as_chunks() else {
         panic!("{len} bytes")
     };

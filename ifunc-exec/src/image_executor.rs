@@ -1,4 +1,4 @@
-//! The executor that runs images in the process that receives them.
+//! The executor of images: in the process that receives them, or in a runner process.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -33,9 +33,9 @@ use crate::stack::{Listing, Stack};
 use crate::threads::{ThreadNumber, Threads};
 use crate::{HostSymbols, InstalledEntry, InstalledImage, Interfaces, Symbol, ValidImage};
 
-/// Sizes and settings of an [`InProcess`] executor.
+/// Sizes and settings of an [`ImageExecutor`] executor.
 #[derive(Debug)]
-pub struct InProcessOptions {
+pub struct ImageExecutorOptions {
     /// Size of the arena, and the limit of the sum of all images' footprints.
     pub code_bytes: usize,
     /// Most installed images.
@@ -59,7 +59,7 @@ pub struct InProcessOptions {
 /// Installs images into this process and runs them on its threads, where nothing confines them but the call gate; or into the [runner
 /// process](crate::runner) of a tenant, where it waits for them.
 #[derive(Debug)]
-pub struct InProcess {
+pub struct ImageExecutor {
     shared: Arc<Shared>,
     interfaces: Interfaces,
     max_image_memory: usize,
@@ -121,13 +121,13 @@ pub enum SetupError {
     Runner(io::Error),
 }
 
-impl InProcess {
+impl ImageExecutor {
     /// Reserves address space for code. Images import from `symbols`; `observer` learns of what is installed.
     ///
     /// # Errors
     /// The kernel's, for memory. Two exports use different types by one name.
     pub fn new(
-        options: InProcessOptions,
+        options: ImageExecutorOptions,
         symbols: HostSymbols,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, SetupError> {
@@ -257,7 +257,7 @@ impl InProcess {
     }
 }
 
-impl Executor for InProcess {
+impl Executor for ImageExecutor {
     type Image = InstalledImage;
     type Entry = InstalledEntry;
     type Thread = ExecThread;
@@ -524,7 +524,7 @@ fn without_success(
     let invocation = unsafe { Invocation::new(entry, payload, size, target, sender) };
     // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
     let answer = room.map(|room| unsafe { std::slice::from_raw_parts_mut(ctx.answer, room) });
-    InProcess::run(session, invocation, answer)
+    ImageExecutor::run(session, invocation, answer)
 }
 
 /// The way into injected code and out of it: a stack, and the state that the shims share. One per serving thread.
