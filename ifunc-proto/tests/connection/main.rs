@@ -154,6 +154,19 @@ fn a_source_keeps_64_reports_that_are_not_taken() {
 }
 
 #[test]
+fn each_report_refuses_one_send() {
+    let mut pipe = Pipe::new(1000, 128);
+    let (mut source, mut target) = pair(&mut pipe);
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10));
+    for _ in 0..3 {
+        source.submit(&mut pipe, handle, b"fail", false).unwrap();
+    }
+    settle(&mut pipe, &mut source, &mut target);
+    let mut is_sent = || source.submit(&mut pipe, handle, b"sent", false).is_ok();
+    assert_eq!([(); 4].map(|()| is_sent()), [false, false, false, true]);
+}
+
+#[test]
 fn a_body_in_fragments_that_finds_a_dead_link_is_accepted_once() {
     let mut pipe = Pipe::new(10, 128);
     let (mut source, mut target) = pair(&mut pipe);
