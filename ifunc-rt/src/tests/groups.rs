@@ -268,3 +268,44 @@ fn what_cannot_be_joined_says_why() {
     assert_eq!(nodes.others(), known.into_keys().collect::<Vec<_>>());
     assert_eq!(target.nodes().unwrap().number(), 5);
 }
+
+/// Three processes that a launcher started, which one authority certifies, by their addresses in a directory.
+#[cfg(feature = "tls")]
+#[test]
+fn a_mesh_over_tls_is_one_call_of_each_node() {
+    use crate::group::Group;
+    use crate::keys::{SecretKey, TlsKeys};
+    use crate::rendezvous::Rendezvous;
+    use crate::transport::authority::{Authority, Says};
+    use crate::{Policy, Target};
+
+    let authority = Authority::new("mesh", 40);
+    let folder = std::env::temp_dir().join(format!("ifunc-mesh-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let meeting = Rendezvous::in_directory(&folder, "mesh").unwrap();
+    let joined = std::sync::Barrier::new(3);
+    std::thread::scope(|scope| {
+        for number in 0..3u32 {
+            let (authority, meeting, joined) = (&authority, &meeting, &joined);
+            let key = SecretKey::from_seed([50 + number as u8; 32], "node");
+            let certificate = authority.certificate(&key, &Says::names(&["127.0.0.1", "node.example"]));
+            let keys = TlsKeys::new(key)
+                .certificate(certificate)
+                .unwrap()
+                .authority(authority.trusted());
+            scope.spawn(move || {
+                let policy = Policy::new()
+                    .connect_certificate(authority.trusted(), ["node.example"])
+                    .unwrap();
+                let builder = Target::builder().policy(policy).tls(keys);
+                let mut target = builder.listen("tls://127.0.0.1:0").unwrap();
+                let nodes = target.join(Group::meeting(meeting, number, 3)).unwrap();
+                assert_eq!((nodes.number(), nodes.others().len()), (number, 2));
+                let over = target.transports();
+                assert!(over.iter().all(|(_, over)| over.starts_with("tls ")), "{over:?}");
+                joined.wait();
+            });
+        }
+    });
+    std::fs::remove_dir_all(folder).unwrap();
+}
