@@ -280,22 +280,23 @@ fn a_mesh_over_tls_is_one_call_of_each_node() {
     use crate::{Policy, Target};
 
     let authority = Authority::new("mesh", 40);
+    let trusted = authority.trusted();
     let folder = std::env::temp_dir().join(format!("ifunc-mesh-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let meeting = Rendezvous::in_directory(&folder, "mesh").unwrap();
     let joined = std::sync::Barrier::new(3);
     std::thread::scope(|scope| {
         for number in 0..3u32 {
-            let (authority, meeting, joined) = (&authority, &meeting, &joined);
+            let (meeting, joined, trusted) = (&meeting, &joined, trusted.clone());
             let key = SecretKey::from_seed([50 + number as u8; 32], "node");
             let certificate = authority.certificate(&key, &Says::names(&["127.0.0.1", "node.example"]));
             let keys = TlsKeys::new(key)
                 .certificate(certificate)
                 .unwrap()
-                .authority(authority.trusted());
+                .authority(trusted.clone());
             scope.spawn(move || {
                 let policy = Policy::new()
-                    .connect_certificate(authority.trusted(), ["node.example"])
+                    .connect_certificate(trusted, ["node.example"])
                     .unwrap();
                 let builder = Target::builder().policy(policy).tls(keys);
                 let mut target = builder.listen("tls://127.0.0.1:0").unwrap();
