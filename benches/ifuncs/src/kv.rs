@@ -9,7 +9,7 @@ use ifunc::prelude::*;
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What a scan compares, and what [`kv_add`] changes.
+    /// What a scan compares, and what [`kv_add()`] changes.
     pub amount: u64,
     /// Everything else.
     pub rest: [u64; 7],
