@@ -45,3 +45,11 @@ pub(crate) struct Work {
     /// Whether each operation is timed, which costs two clock readings.
     pub(crate) timed: bool,
 }
+
+/// A request to a server that polls, and would keep the others from their core between its slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Turn {
+    Begin,
+    /// It replies when it polls no more.
+    End,
+}

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use super::Figure;
 use super::settings::{self, LOOPBACK, Setting};
 use crate::Bench;
-use crate::kv::{Kind, Listening, Work};
+use crate::kv::{Kind, Listening, Turn, Work};
 use crate::processor::{loopback_bytes, time_of};
 use crate::program::Program;
 use crate::row::Row;
@@ -38,8 +38,7 @@ struct Served {
     clients: Program,
     /// Whose processor time counts: the clients, and the server.
     processes: [u32; 2],
-    /// Kept for its process.
-    _server: Program,
+    server: Program,
     kind: Kind,
     costs: Vec<Cost>,
     carried_by: String,
@@ -70,8 +69,14 @@ impl Served {
         };
         let mut server = start("server", bench.cores.target, address)?;
         let listening: Listening = server.receive()?;
+        if peer.polls() {
+            server.send(&Turn::Begin)?;
+        }
         let mut clients = start("clients", bench.cores.source, &listening.address)?;
         let carried_by = clients.receive_with_peer(&mut server)?;
+        if peer.polls() {
+            server.request::<()>(&Turn::End)?;
+        }
         if let Some(path) = listening.address.strip_prefix("unix:") {
             // All clients are connected.
             let _ = std::fs::remove_file(path);
@@ -82,7 +87,7 @@ impl Served {
             carried_by,
             processes: [clients.id(), listening.process],
             clients,
-            _server: server,
+            server,
             kind: Kind::Get,
             costs: Vec::new(),
         })
@@ -103,6 +108,9 @@ impl Side for Served {
         let times = |processes: [u32; 2]| -> Result<[f64; 2]> {
             Ok([time_of(processes[0])?, time_of(processes[1])?])
         };
+        if self.peer.polls() {
+            self.server.send(&Turn::Begin)?;
+        }
         let (before, bytes) = (times(self.processes)?, loopback_bytes()?);
         let sample = self.clients.request(&Work {
             kind: self.kind,
@@ -114,6 +122,9 @@ impl Side for Served {
             time: [0, 1].map(|side| (after[side] - before[side]) / operations),
             bytes: (loopback_bytes()? - bytes) as f64 / operations,
         });
+        if self.peer.polls() {
+            self.server.request::<()>(&Turn::End)?;
+        }
         Ok(sample)
     }
 }
@@ -179,6 +190,11 @@ impl Peer {
             Self::Grpc => "kv-tonic",
             Self::Redis => "kv-redis",
         }
+    }
+
+    /// Whether its server polls for as long as it has its turn. The others sleep between their slots.
+    fn polls(self) -> bool {
+        self.role() == Self::Ucx.role()
     }
 }
 

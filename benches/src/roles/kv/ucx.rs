@@ -6,7 +6,7 @@ use ucx::{Callback, Features};
 
 use super::operation::{Answer, Map, Operation};
 use super::{Connections, address, clients, work};
-use crate::kv::{Kind, Listening};
+use crate::kv::{Kind, Listening, Turn};
 use crate::program::Starter;
 use crate::roles::exchange::Timeout;
 use crate::roles::ucx::outbox::Outbox;
@@ -16,6 +16,9 @@ use crate::roles::ucx::{Handler, Receiver, Worker};
 const ANSWER: u16 = Kind::ALL.len() as u16;
 /// The address of the clients' worker.
 const HELLO: u16 = ANSWER + 1;
+
+/// Polls of the server between two looks for a request.
+const POLLS: u32 = 1024;
 
 /// Words of an operation or an answer, with the client's number before them.
 const WORDS: usize = 16;
@@ -122,7 +125,7 @@ impl Handler for Server {
     }
 }
 
-/// Serves until the input is closed.
+/// Serves in its turns, until the input is closed.
 pub(in crate::roles) fn server(mut starter: Starter) -> Result<()> {
     let server = Server {
         engine: Engine::new()?,
@@ -138,16 +141,23 @@ pub(in crate::roles) fn server(mut starter: Starter) -> Result<()> {
         address: worker.address()?,
         process: std::process::id(),
     })?;
-    starter.wait_for_end()?;
-    loop {
-        worker.progress();
-        if let Some(address) = worker.with(|server| server.hello.take()) {
-            let endpoint = worker.connect(std::str::from_utf8(&address)?)?;
-            let mut outbox = Outbox::new(endpoint);
-            outbox.send(&mut worker.0, HELLO, &[])?;
-            worker.with(|server| server.outbox = Some(outbox));
+    while let Some(turn) = starter.next::<Turn>()? {
+        ensure!(turn == Turn::Begin, "a turn ends that has not begun");
+        while !starter.has_request()? {
+            for _ in 0..POLLS {
+                worker.progress();
+            }
+            if let Some(address) = worker.with(|server| server.hello.take()) {
+                let endpoint = worker.connect(std::str::from_utf8(&address)?)?;
+                let mut outbox = Outbox::new(endpoint);
+                outbox.send(&mut worker.0, HELLO, &[])?;
+                worker.with(|server| server.outbox = Some(outbox));
+            }
         }
+        let _: Option<Turn> = starter.next()?;
+        starter.reply(&())?;
     }
+    Ok(())
 }
 
 /// What has come.
