@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ifunc_rt::group::Nodes;
-use ifunc_rt::{Exports, RawArgs, RawType, StatsHandle, StopHandle, Target};
+use ifunc_rt::{Exports, PolicyHandle, RawArgs, RawType, StatsHandle, StopHandle, Target};
 
 use crate::guard::{Fault, c_string, duration, enter, enter_or, nanoseconds};
 use crate::source::{ifunc_source, ifunc_source_options, options_or_default};
@@ -28,6 +28,7 @@ pub struct ifunc_target {
     stop: StopHandle,
     stats: StatsHandle,
     exports: Exports,
+    policy: PolicyHandle,
     nodes: OnceLock<Nodes>,
 }
 
@@ -67,6 +68,7 @@ impl ifunc_target {
             stop: target.stop_handle(),
             stats: target.stats_handle(),
             exports: target.exports(),
+            policy: target.policy(),
             nodes: OnceLock::new(),
             target: UnsafeCell::new(target),
         }
@@ -376,6 +378,25 @@ pub unsafe extern "C" fn ifunc_target_remove_export(
 ) -> ifunc_status {
     enter(|| {
         object!(target).exports.remove(text!(name))?;
+        Ok(ifunc_status::Ok)
+    })
+}
+
+/// Replaces the policy of a target while it serves by that of `options`: who connects, whose code runs, what it may import and use. The other
+/// settings of `options` are not looked at. The target applies it within its next eight polls, and before it sleeps. A connection that the new
+/// policy does not admit is ended, and code that it does not accept runs no more: what was sent and has not run is rejected with the reason.
+/// IFUNC_STATUS_POLICY: the policy does not suit the target, or changes what holds for as long as it serves (the level, the limits of time and
+/// stack, the runners, the sizes that sources were told); nothing has changed. Any thread, also in an invocation, but `options` on one at a
+/// time. Nothing may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ifunc_target_replace_policy(
+    target: *const ifunc_target,
+    options: *const ifunc_target_options,
+) -> ifunc_status {
+    enter(|| {
+        let (target, options) = (object!(target), object!(options));
+        let replaced = target.policy.replace(options.policy.clone());
+        replaced.map_err(|error| Fault::new(ifunc_status::Policy, error.to_string()))?;
         Ok(ifunc_status::Ok)
     })
 }

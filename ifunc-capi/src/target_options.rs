@@ -17,9 +17,7 @@ use crate::status::{ifunc_failure, ifunc_status};
 pub struct ifunc_target_options {
     /// Applied to a builder in this order.
     settings: Vec<Box<dyn Fn(TargetBuilder) -> TargetBuilder>>,
-    policy: Policy,
-    quotas: Quotas,
-    runners: RunnerOptions,
+    pub(crate) policy: Policy,
     raw_type: RawType,
 }
 
@@ -145,9 +143,7 @@ impl ifunc_target_options {
 
     /// Changes what a connection may use.
     fn limit(&mut self, change: impl FnOnce(Quotas) -> Quotas) -> Result<ifunc_status, Fault> {
-        self.quotas = change(self.quotas);
-        let quotas = self.quotas;
-        self.admit(|policy| policy.quotas(quotas))
+        self.admit(|policy| policy.change_quotas(change))
     }
 
     /// Changes the runner processes.
@@ -155,9 +151,7 @@ impl ifunc_target_options {
         &mut self,
         change: impl FnOnce(RunnerOptions) -> RunnerOptions,
     ) -> Result<ifunc_status, Fault> {
-        self.runners = change(self.runners.clone());
-        let runners = self.runners.clone();
-        self.admit(|policy| policy.runners(runners))
+        self.admit(|policy| policy.change_runners(change))
     }
 }
 
@@ -167,8 +161,6 @@ pub extern "C" fn ifunc_target_options_create() -> *mut ifunc_target_options {
     Box::into_raw(Box::new(ifunc_target_options {
         settings: Vec::new(),
         policy: Policy::new(),
-        quotas: Quotas::default(),
-        runners: RunnerOptions::new(),
         raw_type: RawType::unstated(),
     }))
 }
@@ -208,7 +200,7 @@ pub unsafe extern "C" fn ifunc_target_options_accept_code_of_every_peer(
 }
 
 /// Takes the policy of a file: who connects, whose code runs by which keys, what it may import and use. It replaces what was said before about
-/// these. The keys of the file, and unsigned sources that it names, are trusted with this process. IFUNC_STATUS_POLICY: the file cannot be
+/// these; a later function changes what it names, and keeps the rest of the file. The keys of the file, and unsigned sources that it names, are trusted with this process. IFUNC_STATUS_POLICY: the file cannot be
 /// used. Nothing may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_options_read_policy(

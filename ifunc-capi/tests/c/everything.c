@@ -610,6 +610,16 @@ static int is_allowed(const ifunc_source_info *source, const ifunc_image_info *i
     return !strcmp(image->name, allowed->name);
 }
 
+/* The policy of a file. */
+static void read_policy(ifunc_target_options *options, const char *text)
+{
+    char path[] = "/tmp/ifunc-capi-policy-XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    CHECK(file && fputs(text, file) >= 0 && !fclose(file));
+    OK(ifunc_target_options_read_policy(options, path));
+    unlink(path);
+}
+
 static void policies(void)
 {
     struct serving serving;
@@ -628,12 +638,10 @@ static void policies(void)
     stop(&serving);
 
     /* What a file says: here, code of processes of this user, with any imports. */
+    read_policy(options, "[unsigned.same-user]\n");
     {
         char path[] = "/tmp/ifunc-capi-policy-XXXXXX";
         FILE *file = fdopen(mkstemp(path), "w");
-        CHECK(file && fputs("[unsigned.same-user]\n", file) >= 0 && !fclose(file));
-        OK(ifunc_target_options_read_policy(options, path));
-        file = fopen(path, "w");
         CHECK(file && fputs("[unsigned.nobody]\n", file) >= 0 && !fclose(file));
         FAILS(IFUNC_STATUS_POLICY, "line 1", ifunc_target_options_read_policy(options, path));
         unlink(path);
@@ -673,6 +681,52 @@ static void policies(void)
     ifunc_source_destroy(source);
     stop(&serving);
     ifunc_target_options_destroy(options);
+}
+
+static void a_policy_that_changes(void)
+{
+    struct serving serving;
+    ifunc_target_options *options = ifunc_target_options_create();
+    ifunc_target_options *nobody = ifunc_target_options_create();
+    ifunc_source *source;
+    ifunc_handle *echo;
+    char long_payload[64] = {0}, answer[8];
+    int i;
+
+    read_policy(options, "[unsigned.same-user]\n[quotas]\npayload-bytes = 32\n");
+    /* It changes what it names, and keeps the rest of the file. */
+    OK(ifunc_target_options_set_max_answer(options, 1 << 16));
+    start(&serving, address_of("shm:ifunc-capi-replaced"), options);
+    source = connected(ifunc_target_address(serving.target));
+    echo = loaded(source, "echo");
+    OK(ifunc_handle_call_wait(echo, "some", 4, answer, sizeof answer, NULL));
+    FAILS(IFUNC_STATUS_TOO_LARGE, "32", ifunc_handle_call_wait(echo, long_payload, sizeof long_payload, NULL, 0, NULL));
+
+    /* What holds for as long as it serves cannot change. */
+    OK(ifunc_target_options_set_stack(nobody, 1 << 20));
+    FAILS(IFUNC_STATUS_POLICY, "`stack-bytes` cannot change", ifunc_target_replace_policy(serving.target, nobody));
+    OK(ifunc_handle_call_wait(echo, "some", 4, answer, sizeof answer, NULL));
+    ifunc_target_options_destroy(nobody);
+
+    /* The same policy without those whose code runs. */
+    nobody = ifunc_target_options_create();
+    read_policy(nobody, "[quotas]\npayload-bytes = 32\n");
+    OK(ifunc_target_options_set_max_answer(nobody, 1 << 16));
+    OK(ifunc_target_replace_policy(serving.target, nobody));
+    /* The target applies it within its next eight polls. */
+    for (i = 0; i < 8; i++)
+        ifunc_handle_call_wait(echo, "some", 4, answer, sizeof answer, NULL);
+    REJECTED(IFUNC_REJECTION_POLICY, "accepts no code", ifunc_handle_call_wait(echo, "some", 4, answer, sizeof answer, NULL));
+    OK(ifunc_target_replace_policy(serving.target, options));
+    ifunc_handle_destroy(echo);
+    echo = loaded(source, "echo");
+    OK(ifunc_handle_call_wait(echo, "some", 4, answer, sizeof answer, NULL));
+
+    ifunc_handle_destroy(echo);
+    ifunc_source_destroy(source);
+    stop(&serving);
+    ifunc_target_options_destroy(options);
+    ifunc_target_options_destroy(nobody);
 }
 
 /* ---- Serving: until it is enough, and on several threads ---- */
@@ -1164,6 +1218,7 @@ int main(int argc, char **argv)
     one_thread();
     exports();
     policies();
+    a_policy_that_changes();
     serving_otherwise();
     counters();
     event_loop();

@@ -211,6 +211,7 @@ static void every_function(void)
     IS_NULL(ifunc_target_replace_function(NULL, "f", NULL, some_function));
     IS_NULL(ifunc_target_replace_data(NULL, "d", NULL, data));
     IS_NULL(ifunc_target_remove_export(NULL, "f"));
+    IS_NULL(ifunc_target_replace_policy(NULL, options));
     IS_NULL(ifunc_target_connect(NULL, "loopback:x", NULL, &source));
 
     IS_NULL(ifunc_group_create(0, NULL));
@@ -330,6 +331,7 @@ static void every_other_argument(void)
     ARGUMENT_IS_NULL("entry", ifunc_stats_entry(stats, 0, NULL));
     ifunc_stats_destroy(stats);
     ARGUMENT_IS_NULL("done", ifunc_target_serve_until(target, NULL, NULL, NULL));
+    ARGUMENT_IS_NULL("options", ifunc_target_replace_policy(target, NULL));
     ARGUMENT_IS_NULL("name", ifunc_target_add_function(target, NULL, NULL, some_function));
     ARGUMENT_IS_NULL("function", ifunc_target_add_function(target, "f", NULL, NULL));
     ARGUMENT_IS_NULL("name", ifunc_target_add_data(target, NULL, NULL, &data));

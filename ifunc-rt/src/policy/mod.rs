@@ -345,6 +345,21 @@ impl Policy {
         self
     }
 
+    /// Changes some of the quotas of each connection, and keeps the others: of a policy that a file says, for example.
+    ///
+    /// ```
+    /// use ifunc_rt::Policy;
+    ///
+    /// // SAFETY: no code runs by this text.
+    /// let policy = unsafe { Policy::from_toml("[quotas]\nimages = 64\npayload-bytes = 4096\n") }?;
+    /// let policy = policy.change_quotas(|quotas| quotas.images(8)); // and at most 4096 bytes of payload
+    /// # Ok::<(), ifunc_rt::PolicyFileError>(())
+    /// ```
+    pub fn change_quotas(mut self, change: impl FnOnce(Quotas) -> Quotas) -> Self {
+        self.quotas = change(self.quotas);
+        self
+    }
+
     /// Stack of injected code in bytes, at least 512 KiB. Default 4 MiB; memory is committed when it is touched.
     pub fn stack(mut self, bytes: usize) -> Self {
         self.stack = bytes;
@@ -385,6 +400,12 @@ impl Policy {
     /// ```
     pub fn runners(mut self, options: RunnerOptions) -> Self {
         self.runners = options;
+        self
+    }
+
+    /// Changes some of the options of runner processes, and keeps the others: of a policy that a file says, for example.
+    pub fn change_runners(mut self, change: impl FnOnce(RunnerOptions) -> RunnerOptions) -> Self {
+        self.runners = change(self.runners);
         self
     }
 
