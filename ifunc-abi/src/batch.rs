@@ -76,13 +76,10 @@ impl RunHead {
         if token != 0 && token.checked_add(count as u64 - 1).is_none() {
             return None;
         }
-        // At most 48 bits, so that neither overflows where addresses have 64.
-        let entries = stride as u64 * count as u64;
-        let all = (entries + (Self::SIZE + ALIGN - 1) as u64) / ALIGN as u64 * ALIGN as u64;
-        if all > isize::MAX as u64 {
-            return None;
-        }
-        Some(all as usize)
+        // At most 48 bits, and so less than any address has.
+        const { assert!(usize::BITS == 64) };
+        let entries = stride as usize * count as usize;
+        Some((entries + (Self::SIZE + ALIGN - 1)) / ALIGN * ALIGN)
     }
 
     /// Size in bytes of a run of one entry of `len` bytes: head, entry and zeros. `None` if it overflows.
@@ -127,7 +124,8 @@ mod tests {
         assert_eq!(size(0, 8, 16, 1), None, "more space than an alignment needs");
         assert_eq!(size(u64::MAX, 8, 8, 2), None, "tokens overflow");
         assert!(size(u64::MAX, 8, 8, 1).is_some());
-        assert!(size(0, u32::MAX, u32::MAX, MAX_RUN).is_some());
+        let longest = u32::MAX as usize * MAX_RUN as usize;
+        assert_eq!(size(0, u32::MAX, u32::MAX, MAX_RUN), Some(longest + 24));
     }
 
     #[test]

@@ -160,4 +160,15 @@ mod tests {
             assert!(detail.ends_with(" more)"), "{len}");
         }
     }
+
+    #[test]
+    fn the_length_of_a_list_is_exact() {
+        let list = |items: &[String]| Refusal::listing(Rejection::MissingImport, items).detail;
+        let most = Refusal::MAX_DETAIL - 32;
+        assert_eq!(list(&["x".repeat(most)]).len(), most);
+        assert_eq!(&*list(&["x".repeat(most + 1)]), "\n(and 1 more)");
+        // After an item that does not fit, none is listed, so that the number is of the last ones.
+        let items = [String::from("first"), "x".repeat(most), String::from("last")];
+        assert_eq!(&*list(&items), "first\n(and 2 more)");
+    }
 }

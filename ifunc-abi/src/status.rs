@@ -366,4 +366,26 @@ mod tests {
             assert_eq!(Status::from_code(code), None, "{code:#x}");
         }
     }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn a_status_is_told_by_its_class_and_its_reason() {
+        use alloc::string::ToString as _;
+        assert_eq!(Status::Executed.to_string(), "executed");
+        for (status, class, why) in [
+            (
+                Status::Failed(Failure::Panic),
+                "failed: ",
+                Failure::Panic.to_string(),
+            ),
+            (
+                Status::Rejected(Rejection::Policy),
+                "rejected: ",
+                Rejection::Policy.to_string(),
+            ),
+        ] {
+            assert!(!why.is_empty());
+            assert_eq!(status.to_string(), [class, &why].concat());
+        }
+    }
 }

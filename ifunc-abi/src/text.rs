@@ -172,4 +172,13 @@ mod tests {
     fn only_a_text_without_characters_is_empty() {
         assert!(Text::new().is_empty() && !Text::new().str("a").is_empty());
     }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn a_text_is_shown_as_it_is() {
+        assert_eq!(
+            alloc::format!("{}", Text::new().str("[u8;").number(16).str("]")),
+            "[u8;16]"
+        );
+    }
 }

@@ -4,7 +4,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{
-    EntryFlags, EntryPart, Image, ImageError, ImageFlags, ImageParts, ImportFlags, ImportPart, Relocation,
+    EntryFlags, EntryPart, Image, ImageError, ImageFlags, ImageParts, ImportFlags, ImportPart, RawHeader,
+    Relocation,
 };
 
 /// 64 bytes of code with a slot at 56, and at 4096 a read-write part of 16 bytes, and 32 in memory.
@@ -247,4 +248,58 @@ fn what_an_image_states_is_read() {
         let import = Image::parse(&bytes).unwrap().imports().next();
         assert_eq!(import.map(|import| import.kind()), Some(kind));
     }
+}
+
+#[test]
+fn each_part_of_an_image_is_read() {
+    let bytes = ImageParts {
+        flags: ImageFlags::PINNED,
+        arch: 62,
+        cpu_features: 5,
+        relocations: vec![
+            Relocation::Relative { offset: 0, addend: 8 },
+            Relocation::Relative { offset: 8, addend: 8 },
+            Relocation::Import {
+                offset: 16,
+                import: 0,
+                addend: 0,
+            },
+        ],
+        ..parts()
+    }
+    .encode()
+    .unwrap();
+    let image = Image::parse(&bytes).unwrap();
+    assert_eq!(
+        (image.flags(), image.arch(), image.cpu_features()),
+        (ImageFlags::PINNED, 62, 5)
+    );
+    assert_eq!((image.relocation_count(), image.relocations().count()), (3, 3));
+    assert_eq!(
+        (image.slot(), image.rx_align(), image.rw_range()),
+        (Some(56), 8, Some((4096, 32)))
+    );
+    assert_eq!((image.rx(), image.rw()), (&[0xc3; 64][..], &[1; 16][..]));
+}
+
+#[test]
+fn the_length_is_that_of_the_parts_and_of_the_bytes() {
+    let bytes = parts().encode().unwrap();
+    let length = |stated: usize, found: &[u8]| {
+        let mut found = found.to_vec();
+        let at = core::mem::offset_of!(RawHeader, total_len);
+        found[at..at + 4].copy_from_slice(&(stated as u32).to_le_bytes());
+        match Image::parse(&found) {
+            Ok(_) => None,
+            Err(ImageError::Length { stated, parts, found }) => Some((stated, parts, found)),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let len = bytes.len();
+    let longer = [&bytes[..], &[0]].concat();
+    let (exact, more) = (len as u64, len as u64 + 1);
+    assert_eq!(length(len, &bytes), None);
+    assert_eq!(length(len, &longer), Some((exact, exact, more)));
+    assert_eq!(length(len + 1, &bytes), Some((more, exact, exact)));
+    assert_eq!(length(len + 1, &longer), Some((more, exact, more)));
 }

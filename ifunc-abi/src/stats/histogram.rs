@@ -277,4 +277,14 @@ mod tests {
                 .all(|bucket| bucket < DurationHistogram::BUCKETS)
         );
     }
+
+    #[test]
+    fn ranks_are_exact() {
+        let mut times = DurationHistogram::default();
+        // Each is a bucket of its own.
+        (0..4).for_each(|ns| times.record(ns));
+        let quantiles = [0.0, 0.24, 0.25, 0.5, 0.75, 1.0].map(|part| times.quantile_ns(part));
+        assert_eq!(quantiles, [0, 0, 1, 2, 3, 3].map(Some));
+        assert_eq!(times.since(&times), DurationHistogram::default());
+    }
 }

@@ -472,4 +472,80 @@ mod tests {
             assert_eq!(read(wrong), None, "{wrong}");
         }
     }
+
+    #[test]
+    fn counts_add_up() {
+        let (mut failed, mut rejected, mut refused) = (Tally::default(), Tally::default(), Tally::default());
+        failed.add(Failure::Panic, 6);
+        rejected.add(Rejection::Policy, 7);
+        refused.add(Rejection::Quota, 8);
+        let one = Counts {
+            frames: 1,
+            bytes_in: 2,
+            bytes_out: 3,
+            installs: 4,
+            executed: 5,
+            failed: failed.clone(),
+            rejected: rejected.clone(),
+            refused: refused.clone(),
+            stalls: u64::MAX,
+        };
+        let mut two = one.clone();
+        two.merge(&one);
+        failed.merge(&failed.clone());
+        rejected.merge(&rejected.clone());
+        refused.merge(&refused.clone());
+        assert_eq!(failed.get(Failure::Panic), 12);
+        let expected = Counts {
+            frames: 2,
+            bytes_in: 4,
+            bytes_out: 6,
+            installs: 8,
+            executed: 10,
+            failed,
+            rejected,
+            refused: refused.clone(),
+            stalls: u64::MAX,
+        };
+        assert_eq!(two, expected);
+        let mut times = DurationHistogram::default();
+        times.record(9);
+        let one = IfuncCounts {
+            hits: 1,
+            failed: 2,
+            payload_bytes: 3,
+            answer_bytes: 4,
+            installs: u64::MAX,
+            refused: refused.clone(),
+            times: times.clone(),
+        };
+        let mut two = one.clone();
+        two.merge(&one);
+        times.record(9);
+        refused.merge(&refused.clone());
+        let expected = IfuncCounts {
+            hits: 2,
+            failed: 4,
+            payload_bytes: 6,
+            answer_bytes: 8,
+            installs: u64::MAX,
+            refused,
+            times,
+        };
+        assert_eq!(two, expected);
+    }
+
+    #[test]
+    fn an_id_is_written_as_its_digits() {
+        struct Shown(ImageId);
+        impl core::fmt::Display for Shown {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                hex::serialize(&self.0, f)
+            }
+        }
+        let mut id = [0; 32];
+        (id[0], id[1], id[31]) = (0x0f, 0xa5, 0xf0);
+        let expected = alloc::format!("0fa5{}f0", "0".repeat(58));
+        assert_eq!(alloc::format!("{}", Shown(id)), expected);
+    }
 }

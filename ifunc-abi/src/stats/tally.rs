@@ -174,4 +174,22 @@ mod tests {
         let all: Vec<_> = tally.iter().collect();
         assert_eq!(all, [(Rejection::Unbound, u64::MAX), (Rejection::Resources, 1)]);
     }
+
+    #[test]
+    fn readable_formats_name_the_reasons() {
+        use serde::de::IntoDeserializer as _;
+        use serde::de::value::{Error, MapDeserializer, U8Deserializer};
+        let names = [("Panic", 3_u64), ("NoReason", 9), ("Deadline", 4)];
+        let from = MapDeserializer::<_, Error>::new(names.into_iter());
+        let tally = Tally::<Failure>::deserialize(from).unwrap();
+        let all: Vec<_> = tally.iter().collect();
+        assert_eq!(all.len(), 2);
+        assert_eq!((tally.get(Failure::Panic), tally.get(Failure::Deadline)), (3, 4));
+        let number: U8Deserializer<Error> = 7_u8.into_deserializer();
+        let error = Tally::<Failure>::deserialize(number).unwrap_err();
+        assert_eq!(
+            alloc::format!("{error}"),
+            "invalid type: integer `7`, expected a map from reasons to counts"
+        );
+    }
 }

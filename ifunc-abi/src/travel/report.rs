@@ -286,4 +286,24 @@ mod tests {
         all.add(&part);
         assert_eq!((all.executed, all.failed), (4, 6));
     }
+
+    #[test]
+    fn counts_above_the_limits_are_malformed() {
+        let parse = |lost: u16, failures: u16| {
+            let head = Head {
+                executed: U64::new(1),
+                failed: U64::new(2),
+                lost: U16::new(lost),
+                failures: U16::new(failures),
+            };
+            // The nodes and the failures, all of which are zeros.
+            let len = usize::from(lost) * size_of::<U32>() + usize::from(failures) * size_of::<FailureHead>();
+            let parsed = ScopeReport::parse(&[head.as_bytes(), &alloc::vec![0; len]].concat());
+            parsed.map(|report| (report.lost.len(), report.failures.len()))
+        };
+        assert_eq!(parse(64, 32), Some((64, 32)));
+        assert_eq!(parse(65, 0), None);
+        assert_eq!(parse(0, 33), None);
+        assert_eq!(parse(65, 33), None);
+    }
 }
