@@ -94,9 +94,11 @@ impl<I> Member<I> {
         self.state == State::Linked
     }
 
-    /// Whether the driver is to be asked for a link, now.
-    pub(super) fn needs_link(&mut self) -> bool {
-        self.state != State::Linked && !std::mem::replace(&mut self.is_asked, true)
+    /// Asks the driver for a link to this node, which has the number `node`: once, and if there is none.
+    pub(super) fn ask_for_link<O>(&mut self, node: u32, events: &mut VecDeque<Event<O>>) {
+        if self.state != State::Linked && !std::mem::replace(&mut self.is_asked, true) {
+            events.push_back(Event::Connect { node });
+        }
     }
 
     /// Whether something waits for it.

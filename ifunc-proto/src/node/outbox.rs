@@ -120,9 +120,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         match self.members.get_mut(to) {
             Some(member) if !member.is_lost() => {
                 member.queue.push_back(message);
-                if member.needs_link() {
-                    self.events.push_back(super::Event::Connect { node: to });
-                }
+                member.ask_for_link(to, &mut self.events);
             }
             _ => {
                 let reason = if self.members.contains(to) {
@@ -137,10 +135,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
 
     /// Asks the driver for a link to a node, once.
     pub(super) fn ask_for_link(&mut self, to: u32) {
-        if let Some(member) = self.members.get_mut(to)
-            && member.needs_link()
-        {
-            self.events.push_back(super::Event::Connect { node: to });
+        if let Some(member) = self.members.get_mut(to) {
+            member.ask_for_link(to, &mut self.events);
         }
     }
 
@@ -152,9 +148,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
                 return;
             }
             member.control.push_back(control);
-            if member.needs_link() {
-                self.events.push_back(super::Event::Connect { node: to });
-            }
+            member.ask_for_link(to, &mut self.events);
         }
     }
 
