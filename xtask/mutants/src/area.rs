@@ -116,6 +116,8 @@ const SLOWER: u32 = 4;
 const SHORT: Duration = Duration::from_millis(300);
 /// A mutant is tried with tests that take no longer together, each by itself. A test that takes a second waits for most of it.
 const LONGEST: Duration = Duration::from_secs(20);
+/// Runs of tests at a time, where each is told its mutant: most tests wait.
+const WORKERS: usize = 3;
 /// Builds after which an area is given up: each one names mutants that do not compile.
 const BUILDS: usize = 30;
 
@@ -205,14 +207,19 @@ impl Trial<'_> {
             false => None,
         };
         let whole = self.baseline(&programs, tests.is_some())?;
+        let branches: Vec<Numbered<'_>> = mutants
+            .iter()
+            .copied()
+            .filter(|(number, _)| placed.contains(number))
+            .collect();
+        if let Some(tests) = &tests {
+            self.several(&programs, &branches, tests)?;
+        }
         let mut missed = Vec::new();
-        for &(number, mutant) in mutants.iter().filter(|(number, _)| placed.contains(number)) {
+        for &(number, mutant) in branches.iter().filter(|_| tests.is_none()) {
             let began = Instant::now();
             self.activate(number)?;
-            let (outcome, why) = match &tests {
-                None => self.whole(&programs, whole)?,
-                Some(tests) => self.reaching(&programs, tests.get(&number).map_or(&[], Vec::as_slice))?,
-            };
+            let (outcome, why) = self.whole(&programs, whole)?;
             self.activate(support::NONE)?;
             match outcome {
                 Outcome::Missed if self.area.above.is_some() => {
@@ -233,6 +240,35 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// Tries mutants with the tests that reach them, several at a time: most tests wait.
+    fn several(
+        &mut self,
+        programs: &[Program],
+        mutants: &[Numbered<'_>],
+        tests: &HashMap<u32, Vec<Test>>,
+    ) -> Result<(), String> {
+        let waiting = Mutex::new(mutants.iter());
+        let trial = Mutex::new(self);
+        let worker = || -> Result<(), String> {
+            loop {
+                let Some(&(number, mutant)) = waiting.lock().expect("no worker panics").next() else {
+                    return Ok(());
+                };
+                let began = Instant::now();
+                let tests = tests.get(&number).map_or(&[][..], Vec::as_slice);
+                let (outcome, why) = reaching(programs, number, tests)?;
+                let mut trial = trial.lock().expect("no worker panics");
+                trial.record(mutant, outcome, &why, began)?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
+        })
+    }
+
     /// Tries mutants that the package's own tests miss with those of the package above it.
     fn above(&mut self, missed: &[Numbered<'_>]) -> Result<(), String> {
         let Some(above) = self.area.above.filter(|_| !missed.is_empty()) else {
@@ -246,7 +282,7 @@ impl Trial<'_> {
         for &(number, mutant) in missed {
             let began = Instant::now();
             self.activate(number)?;
-            let (outcome, why) = self.reaching(&programs, tests.get(&number).map_or(&[], Vec::as_slice))?;
+            let (outcome, why) = reaching(&programs, number, tests.get(&number).map_or(&[], Vec::as_slice))?;
             self.activate(support::NONE)?;
             self.record(mutant, outcome, &why, began)?;
         }
@@ -386,50 +422,15 @@ impl Trial<'_> {
             }
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..3).map(|number| scope.spawn(move || worker(number))).collect();
+            let workers: Vec<_> = (0..WORKERS)
+                .map(|number| scope.spawn(move || worker(number)))
+                .collect();
             workers
                 .into_iter()
                 .try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
         })?;
         self.activate(support::NONE)?;
         reached.into_inner().map_err(|_| "a worker panicked".into())
-    }
-
-    /// Runs the tests that reach a mutant, the short ones first, and no more of them than take [`LONGEST`].
-    fn reaching(&self, programs: &[Program], tests: &[Test]) -> Result<(Outcome, String), String> {
-        if tests.is_empty() {
-            return Ok((Outcome::Missed, "no test reaches it".into()));
-        }
-        let mut tests: Vec<&Test> = tests.iter().collect();
-        tests.sort_by_key(|test| test.2);
-        let mut left = LONGEST;
-        // The first one always runs.
-        let count = tests.iter().skip(1).take_while(|test| {
-            let fits = test.2 <= left;
-            left = left.saturating_sub(test.2);
-            fits
-        });
-        let tests = &tests[..1 + count.count()];
-        let short = tests.partition_point(|test| test.2 <= SHORT);
-        for part in [&tests[..short], &tests[short..]] {
-            for (index, program) in programs.iter().enumerate() {
-                let here: Vec<&&Test> = part.iter().filter(|test| test.0 == index).collect();
-                if here.is_empty() {
-                    continue;
-                }
-                let alone: Duration = here.iter().map(|test| test.2).sum();
-                let args: Vec<&str> = std::iter::once("--exact")
-                    .chain(here.iter().map(|test| test.1.as_str()))
-                    .collect();
-                if let Some(found) = found(program.run(&args, None, LEAST_LIMIT + alone * 2)?) {
-                    return Ok(found);
-                }
-            }
-        }
-        Ok((
-            Outcome::Missed,
-            format!("{} tests that reach it pass", tests.len()),
-        ))
     }
 
     /// Compiles a mutant by itself, and runs the tests of its folder, and then all.
@@ -469,6 +470,45 @@ impl Trial<'_> {
         }
         Ok((Outcome::Missed, "all tests pass".into()))
     }
+}
+
+/// Runs the tests that reach a mutant, the short ones first, and no more of them than take [`LONGEST`].
+fn reaching(programs: &[Program], number: u32, tests: &[Test]) -> Result<(Outcome, String), String> {
+    if tests.is_empty() {
+        return Ok((Outcome::Missed, "no test reaches it".into()));
+    }
+    let mut tests: Vec<&Test> = tests.iter().collect();
+    tests.sort_by_key(|test| test.2);
+    let mut left = LONGEST;
+    // The first one always runs.
+    let count = tests.iter().skip(1).take_while(|test| {
+        let fits = test.2 <= left;
+        left = left.saturating_sub(test.2);
+        fits
+    });
+    let tests = &tests[..1 + count.count()];
+    let short = tests.partition_point(|test| test.2 <= SHORT);
+    for part in [&tests[..short], &tests[short..]] {
+        for (index, program) in programs.iter().enumerate() {
+            let here: Vec<&&Test> = part.iter().filter(|test| test.0 == index).collect();
+            if here.is_empty() {
+                continue;
+            }
+            let alone: Duration = here.iter().map(|test| test.2).sum();
+            let args: Vec<&str> = std::iter::once("--exact")
+                .chain(here.iter().map(|test| test.1.as_str()))
+                .collect();
+            if let Some(found) =
+                found(program.run_with(Some(number), &args, None, LEAST_LIMIT + alone * 2)?)
+            {
+                return Ok(found);
+            }
+        }
+    }
+    Ok((
+        Outcome::Missed,
+        format!("{} tests that reach it pass", tests.len()),
+    ))
 }
 
 fn found(ended: Ended) -> Option<(Outcome, String)> {

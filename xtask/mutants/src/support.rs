@@ -8,9 +8,12 @@ pub(crate) const NONE: u32 = 0;
 pub(crate) const RECORD: u32 = 1_000_000;
 /// The environment variable of a recording.
 pub(crate) const REACHED: &str = "IFUNC_MUTANTS_REACHED";
+/// The environment variable of the number, which is asked before the file.
+pub(crate) const NUMBER: &str = "IFUNC_MUTANTS_NUMBER";
 
 /// The module that is appended to the root of a crate. A file says which mutant is active: processes that tests start may have no
-/// environment. It is read before `main`: what runs in a sandbox later may read no file.
+/// environment. It is read before `main`: what runs in a sandbox later may read no file. Where all have one, it says so instead, and
+/// several mutants are tried at a time.
 pub(crate) fn module(active: &Path, count: usize) -> String {
     let length = count + 1;
     format!(
@@ -27,8 +30,8 @@ pub mod ifunc_mutants {{
     #[unsafe(link_section = ".init_array")]
     static INIT: extern "C" fn() = init;
     extern "C" fn init() {{
-        let text = std::fs::read_to_string({active:?});
-        ACTIVE.store(text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or({NONE}), Relaxed);
+        let text = std::env::var("{NUMBER}").ok().or_else(|| std::fs::read_to_string({active:?}).ok());
+        ACTIVE.store(text.and_then(|text| text.trim().parse().ok()).unwrap_or({NONE}), Relaxed);
     }}
     #[inline]
     pub fn on(number: u32) -> bool {{

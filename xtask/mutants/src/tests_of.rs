@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::build::Program;
-use crate::support::REACHED;
+use crate::support::{NUMBER, REACHED};
 
 /// How a run ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,8 +49,22 @@ impl Program {
 
     /// Runs tests. A recording is where they write which mutants they reach.
     pub(crate) fn run(&self, args: &[&str], record: Option<&Path>, limit: Duration) -> Result<Ended, String> {
+        self.run_with(None, args, record, limit)
+    }
+
+    /// The same with this mutant; `None`: the one of the file.
+    pub(crate) fn run_with(
+        &self,
+        mutant: Option<u32>,
+        args: &[&str],
+        record: Option<&Path>,
+        limit: Duration,
+    ) -> Result<Ended, String> {
         let mut command = self.command();
         command.args(args).stdout(Stdio::piped());
+        if let Some(mutant) = mutant {
+            command.env(NUMBER, mutant.to_string());
+        }
         if let Some(record) = record {
             command.env(REACHED, record);
         }
