@@ -13,6 +13,8 @@ use crate::TargetError;
 use crate::os::EventFd;
 use crate::transport::ucx::attached::Attached;
 use crate::transport::ucx::events::EventQueue;
+use crate::transport::ucx::handshake::Hello;
+use crate::transport::ucx::header::{Name, Notice};
 use crate::transport::ucx::table::Stage;
 use crate::transport::ucx::{Calling, Engine, Over, WorkerError, WorkerOptions};
 use crate::transport::{ConnectError, ListenError};
@@ -372,6 +374,70 @@ fn a_call_that_was_answered_and_is_dropped_is_closed() {
     listener.ready(&mut keys);
     assert!(keys.contains(&target.key.unwrap()) && receive(&mut target).is_err());
     drop((source, target));
+    assert!(lent_here.detach() && lent_there.detach());
+    drop((listener, over_there, ep));
+    drop((here, there));
+}
+
+/// As many half-open connections as there may be, of hellos that came by messages: the next source is told that no target listens at
+/// this moment, until one of them has gone. A hello to a connection that is not there is none.
+#[test]
+fn hellos_by_message_are_bounded() {
+    const MOST: usize = crate::transport::ucx::acceptor::MOST_HALF_OPEN;
+    if !has_ucx() {
+        return;
+    }
+    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
+    let (ep, lent_here, lent_there) = (
+        here.endpoint(&there),
+        here.lend(true).unwrap(),
+        there.lend(true).unwrap(),
+    );
+    let over_there = over(&lent_here, &ep);
+    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let hello = Hello {
+        hello: crate::hello::invoking(usize::MAX),
+        name: Name::new(3, 4),
+        address: None,
+    }
+    .encode(crate::transport::ucx::handshake::Mode::Messages);
+    // Refused, and half open until its source has gone.
+    let mut newer = hello.clone();
+    newer[8] += 1;
+    let say = |name: Name, body: &[u8]| {
+        let mut locked = lent_here.lock();
+        // SAFETY: the endpoint lives longer than the engine is used.
+        let endpoint = unsafe { locked.worker.borrow_endpoint(ep.id()) };
+        let id = locked.state.insert(endpoint, Stage::Calling);
+        locked.state.connections.get_mut(&id).unwrap().peer = name;
+        locked.notify_peer(id, Notice::Hello, 0, body);
+    };
+    let half_open = || lent_there.lock().state.half_open().collect::<Vec<_>>();
+    say(Name::new(77, 5), &hello);
+    for _ in 0..MOST - 1 {
+        say(Name::NONE, &newer);
+    }
+    // Messages over one endpoint arrive in order: after the answer to the last one the others have been looked at.
+    let (first, first_there) = meet(&mut *listener, over_there.call().unwrap());
+    assert_eq!(half_open().len(), MOST - 1);
+    for _ in 0..3 {
+        say(Name::NONE, &newer);
+    }
+    let mut late = over_there.call().unwrap();
+    let error = wait_for("an answer", || {
+        assert!(listener.accept().is_none());
+        late.poll()
+    });
+    let error = error.unwrap_err();
+    assert!(
+        matches!(error, ConnectError::NobodyListens { .. }) && error.may_pass(),
+        "{error}"
+    );
+    let turned_away = half_open();
+    assert_eq!(turned_away.len(), MOST);
+    lent_there.lock().forget(turned_away[0]);
+    let (second, second_there) = meet(&mut *listener, over_there.call().unwrap());
+    drop((first, first_there, second, second_there));
     assert!(lent_here.detach() && lent_there.detach());
     drop((listener, over_there, ep));
     drop((here, there));
