@@ -128,6 +128,16 @@ impl Watcher {
         Ok(watcher)
     }
 
+    /// One that no thread runs, of this process or as if of another one.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn idle(process: u32) -> Arc<Self> {
+        Arc::new(Self {
+            epoll: Epoll::new().unwrap(),
+            state: Mutex::default(),
+            process,
+        })
+    }
+
     /// Whether the calling process is a forked child of the one that watches. It shares the epoll instances and the sockets,
     /// and finds locks as they were at the fork: it must leave them alone.
     pub(crate) fn is_forked(&self) -> bool {
@@ -169,5 +179,80 @@ impl Watcher {
             state.due.remove(&first);
             first.1
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::os::EventFd;
+
+    /// Reports what the watcher calls.
+    struct Reports(Mutex<mpsc::Sender<(Token, bool)>>);
+
+    impl Watched for Reports {
+        fn ready(self: Arc<Self>, token: Token) {
+            let watch = CALLS.lock().unwrap();
+            let watch = watch.as_ref().unwrap();
+            assert_eq!(watch.token(), token);
+            watch.call_in(Duration::from_millis(5));
+            drop(watch.watch(EventFlags::empty(), Arc::downgrade(&self) as Weak<dyn Watched>));
+            self.0.lock().unwrap().send((token, false)).unwrap();
+        }
+
+        fn due(self: Arc<Self>, token: Token) {
+            self.0.lock().unwrap().send((token, true)).unwrap();
+        }
+    }
+
+    /// The watch of the test, for the watcher's thread.
+    static CALLS: Mutex<Option<Watch>> = Mutex::new(None);
+
+    fn readable() -> OwnedFd {
+        let event_fd = EventFd::new().unwrap();
+        event_fd.wake();
+        event_fd.as_fd().try_clone_to_owned().unwrap()
+    }
+
+    #[test]
+    fn one_thread_calls_for_events_and_at_times() {
+        let watcher = Watcher::of_this_process().unwrap();
+        assert!(Arc::ptr_eq(&watcher, &Watcher::of_this_process().unwrap()));
+        let (send, calls) = mpsc::channel();
+        let reports: Arc<dyn Watched> = Arc::new(Reports(Mutex::new(send)));
+        let watch = Watch::new(&watcher, readable());
+        let token = watch.token();
+        let mut place = CALLS.lock().unwrap();
+        watch.watch(EventFlags::IN, Arc::downgrade(&reports)).unwrap();
+        *place = Some(watch);
+        drop(place);
+        let next = || calls.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!([next(), next()], [(token, false), (token, true)]);
+        // It is watched until it is dropped, and each time is told once.
+        assert!(watcher.find(token).is_some());
+        drop(CALLS.lock().unwrap().take());
+        assert!(watcher.find(token).is_none() && !watcher.state().watched.contains_key(&token));
+        assert!(calls.recv_timeout(Duration::from_millis(20)).is_err());
+    }
+
+    #[test]
+    fn a_forked_child_leaves_what_it_shares_alone() {
+        for (process, is_forked) in [(std::process::id(), false), (0, true)] {
+            let watcher = Watcher::idle(process);
+            let (send, _calls) = mpsc::channel();
+            let reports: Arc<dyn Watched> = Arc::new(Reports(Mutex::new(send)));
+            let fd = readable();
+            let watch = Watch::new(&watcher, fd.try_clone().unwrap());
+            watch.watch(EventFlags::IN, Arc::downgrade(&reports)).unwrap();
+            assert_eq!((watcher.is_forked(), watch.is_forked()), (is_forked, is_forked));
+            drop(watch);
+            assert_eq!(watcher.state().watched.len(), usize::from(is_forked));
+            // The descriptor is open: the instance has it unless it was taken out.
+            let mut events = 0;
+            watcher.epoll.wait(Some(Duration::ZERO), |_| events += 1).unwrap();
+            assert_eq!(events, u32::from(is_forked));
+        }
     }
 }

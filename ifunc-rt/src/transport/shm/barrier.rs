@@ -81,6 +81,23 @@ mod tests {
     use crate::tests::logs::Log;
     use crate::tests::refuse::refuse;
 
+    #[test]
+    fn sides_agree_on_what_both_can_do() {
+        use Barriers::{Fences, Sleeper};
+
+        for (one, other, both) in [
+            (Sleeper, Sleeper, Sleeper),
+            (Sleeper, Fences, Fences),
+            (Fences, Sleeper, Fences),
+            (Fences, Fences, Fences),
+        ] {
+            assert_eq!(one.agree(other), both);
+            assert_eq!(Barriers::from_flags(one.flags()), one);
+            // Bits that a later version sets are none of this one's.
+            assert_eq!(Barriers::from_flags(one.flags() | 6), one);
+        }
+    }
+
     /// The kernel refuses the barrier to this thread, which is how the test learns that it is asked for.
     #[test]
     fn a_sleeper_passes_the_barrier_of_both_sides_and_nobody_else_does() {

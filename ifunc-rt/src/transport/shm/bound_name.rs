@@ -180,3 +180,30 @@ fn sweep(directory: &Path) {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use rustix::fs::fcntl_getfl;
+    use rustix::io::{FdFlags, fcntl_getfd};
+
+    use super::*;
+
+    /// Calls on them state no such flag themselves.
+    #[test]
+    fn sockets_do_not_block_and_do_not_pass_to_other_programs() {
+        let (one, other) = socket_pair().unwrap();
+        for socket in [one, other, new_socket().unwrap()] {
+            assert!(fcntl_getfl(&socket).unwrap().contains(OFlags::NONBLOCK));
+            assert_eq!(fcntl_getfd(&socket).unwrap(), FdFlags::CLOEXEC);
+        }
+    }
+
+    #[test]
+    fn only_a_file_that_is_not_there_is_removed_already() {
+        let base = std::env::temp_dir().join(format!("ifunc-remove-{}", std::process::id()));
+        remove(&base).unwrap();
+        std::fs::create_dir(&base).unwrap();
+        assert!(remove(&base).is_err());
+        std::fs::remove_dir(&base).unwrap();
+    }
+}

@@ -171,7 +171,7 @@ impl Connection {
     }
 
     fn send_wakeup(&self) {
-        match send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        match send(&self.socket, &[1], SendFlags::NOSIGNAL) {
             // The socket is full of wake-ups.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => {}
             Err(_) => self.set_gone(),
@@ -199,7 +199,7 @@ impl Connection {
 
     /// Reads the socket. `false`: there is no wake-up. Detects that the peer is gone.
     fn receive_wakeup(&self, flags: RecvFlags) -> bool {
-        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | flags) {
+        match recv(&self.socket, &mut [0; 1], flags) {
             Ok((1.., _)) | Err(Errno::INTR) => return true,
             Err(Errno::AGAIN) => {}
             Ok((0, _)) | Err(_) => self.set_gone(),
@@ -275,5 +275,201 @@ impl Drop for Connection {
         if let Role::Target(slot) = &self.role {
             slot.wakeups.remove(&self.socket);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::os::wait_readable;
+    use crate::transport::RingSize;
+    use crate::transport::shm::bound_name::socket_pair;
+    use crate::transport::shm::segment::Layout;
+    use crate::transport::shm::wakeups::Wakeups;
+    use crate::transport::watch::Watcher;
+
+    /// Both sides of a connection. No thread watches: what a side knows, it has found out itself.
+    struct Sides {
+        target: Arc<Connection>,
+        source: Arc<Connection>,
+        wakeups: Arc<Wakeups>,
+    }
+
+    impl Sides {
+        /// `is_shown`: the source has the target's ready bitmap.
+        fn new(is_shown: bool) -> Self {
+            let watcher = Watcher::idle(std::process::id());
+            let wakeups = Arc::new(Wakeups::new(Arc::clone(&watcher), 8).unwrap());
+            let slot = wakeups.allocate(is_shown).unwrap();
+            let bitmap = is_shown.then(|| {
+                let bitmap = ReadyBitmap::adopt(wakeups.slots.memory.as_fd()).unwrap();
+                ReadyBit::new(bitmap, slot.bit)
+            });
+            let size = RingSize {
+                slots: 2,
+                data: RingSize::MIN_DATA,
+            };
+            let layout = Layout::new([size, size]);
+            let (theirs, memory) = Segment::create(layout).unwrap();
+            let ours = Segment::adopt(memory.as_fd(), layout).unwrap();
+            let sockets = socket_pair().unwrap();
+            let side = |segment, socket, role| {
+                let socket = Watch::new(&watcher, socket);
+                Connection::new("here", segment, Barriers::Fences, socket, role).unwrap()
+            };
+            Self {
+                target: side(theirs, sockets.0, Role::Target(slot)),
+                source: side(ours, sockets.1, Role::Source(bitmap)),
+                wakeups,
+            }
+        }
+
+        /// The connections that the target finds ready.
+        fn ready(&self) -> Vec<usize> {
+            let mut ready = Vec::new();
+            self.wakeups.slots.take_ready(|bit| ready.push(bit));
+            ready
+        }
+
+        /// The source's socket ends as if its process had: its words say nothing.
+        fn kill_source(&self) {
+            shutdown(self.source.socket(), Shutdown::Both).unwrap();
+        }
+    }
+
+    fn is_woken(side: &Connection) -> bool {
+        wait_readable(side.socket(), Instant::now())
+    }
+
+    #[test]
+    fn a_side_is_woken_once_per_announcement() {
+        let Sides { target, source, .. } = &Sides::new(false);
+        for (sleeper, other) in [(target, source), (source, target)] {
+            for state in [SideState::Sleeps, SideState::Parked] {
+                other.wake_sleeper();
+                assert!(!is_woken(sleeper), "it polls");
+                sleeper.announce(state);
+                other.wake_sleeper();
+                assert!(is_woken(sleeper));
+                sleeper.clear_doorbell();
+                other.wake_sleeper();
+                assert!(!is_woken(sleeper), "it was woken");
+                sleeper.announce(state);
+                sleeper.announce(SideState::Polls);
+                other.wake_sleeper();
+                assert!(!is_woken(sleeper), "it polls again");
+            }
+        }
+        assert_eq!(target.carried_by(), "here");
+    }
+
+    #[test]
+    fn a_parked_target_that_polls_reads_a_bit_and_a_source_that_sleeps_does_not_rely_on_it() {
+        let sides = Sides::new(true);
+        let Sides {
+            target,
+            source,
+            wakeups,
+        } = &sides;
+        target.announce(SideState::Parked);
+        source.wake_sleeper();
+        assert!(!is_woken(target));
+        assert_eq!((sides.ready(), sides.ready()), (vec![0], vec![]));
+        for state in [SideState::Polls, SideState::Parked] {
+            source.announce(state);
+            assert!(!is_woken(target), "it does not wait");
+        }
+        source.announce(SideState::Sleeps);
+        assert!(is_woken(target), "it waits for what the target does");
+        target.clear_doorbell();
+        source.announce(SideState::Sleeps);
+        assert!(!is_woken(target), "once for each bit");
+        // A target that sleeps is woken with the bit, and not once more.
+        wakeups.slots.announce(true);
+        target.announce(SideState::Parked);
+        source.wake_sleeper();
+        assert!(is_woken(target));
+        assert_eq!(sides.ready(), [0]);
+        target.clear_doorbell();
+        source.announce(SideState::Sleeps);
+        assert!(!is_woken(target));
+        // One that sleeps for this connection alone has no bit.
+        target.announce(SideState::Sleeps);
+        source.wake_sleeper();
+        assert!(is_woken(target) && sides.ready().is_empty());
+    }
+
+    #[test]
+    fn wakeups_are_taken_in_batches_and_mark_the_connection() {
+        let sides = Sides::new(false);
+        let wake = || {
+            sides.target.announce(SideState::Sleeps);
+            sides.source.wake_sleeper();
+        };
+        (0..=WAKEUPS_AT_ONCE).for_each(|_| wake());
+        for is_left in [true, false] {
+            sides.target.clear_doorbell();
+            assert_eq!(is_woken(&sides.target), is_left);
+        }
+        assert_eq!(sides.ready(), []);
+        wake();
+        sides.wakeups.clear();
+        assert_eq!((sides.ready(), is_woken(&sides.target)), (vec![0], false));
+        assert!(!sides.target.is_gone());
+        // The end marks it once, and not for ever.
+        sides.kill_source();
+        sides.wakeups.clear();
+        assert_eq!((sides.ready(), sides.target.is_gone()), (vec![0], true));
+        sides.wakeups.clear();
+        assert_eq!(sides.ready(), []);
+    }
+
+    #[test]
+    fn the_end_of_the_peer_is_found_by_each_way_to_look() {
+        let ways: [fn(&Arc<Connection>); 4] = [
+            |target| target.clear_doorbell(),
+            |target| assert!(target.check_peer_closed()),
+            |target| {
+                let token = target.socket.token();
+                Watched::ready(Arc::clone(target), token);
+            },
+            // To write to it fails as well.
+            |target| target.send_wakeup(),
+        ];
+        for way in ways {
+            let sides = Sides::new(false);
+            assert!(!sides.target.check_peer_closed());
+            sides.kill_source();
+            assert!(!sides.target.is_peer_closed(), "nothing has looked");
+            way(&sides.target);
+            assert!(sides.target.is_peer_closed());
+            assert_ne!(sides.target.peer_words().closed.load(Ordering::Relaxed), 0);
+        }
+        // Behind a wake-up, which stays.
+        let sides = Sides::new(false);
+        sides.source.send_wakeup();
+        assert!(!sides.target.check_peer_closed() && is_woken(&sides.target));
+        sides.kill_source();
+        assert!(sides.target.check_peer_closed());
+        assert_eq!(
+            recv(&sides.target.socket, &mut [0; 2], RecvFlags::empty()),
+            Ok((1, 1))
+        );
+        // A watcher that finds it marks the connection.
+        assert_eq!(sides.ready(), []);
+        Watched::ready(Arc::clone(&sides.target), sides.target.socket.token());
+        assert_eq!(sides.ready(), [0]);
+    }
+
+    #[test]
+    fn a_side_that_closes_or_is_dropped_says_so_in_its_word_and_by_its_socket() {
+        let Sides { target, source, .. } = Sides::new(false);
+        source.close();
+        assert!(target.is_peer_closed() && is_woken(&target) && !source.is_peer_closed());
+        let Sides { target, source, .. } = Sides::new(true);
+        drop(source);
+        assert!(target.is_peer_closed() && is_woken(&target));
     }
 }

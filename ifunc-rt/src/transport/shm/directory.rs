@@ -197,6 +197,16 @@ mod tests {
             ..own("fresh")
         };
         assert!(prepared.check().unwrap());
+        assert!(!prepared.is_ours() && own("fresh").is_ours());
+        // A prepared one may be a link.
+        let linked = Directory {
+            prepared: true,
+            ..own("link")
+        };
+        assert!(linked.check().unwrap());
+        std::fs::write(base.join("file"), "").unwrap();
+        let below = own("file/below").check().unwrap_err();
+        assert!(below.problem.contains("cannot be examined"), "{below:?}");
         set_mode("fresh", 0o777);
         assert!(prepared.check().is_err());
         set_mode("fresh", 0o1777);

@@ -147,7 +147,8 @@ impl Welcome {
 /// What came with a [`Welcome`]: the memory of the segment, and of the ready bitmap.
 pub(super) type Memory = [Option<OwnedFd>; MOST_MEMORY];
 
-/// The answer of the target at `address`, whose rings may have `max_ring` bytes each, and the memory that came with it. `AGAIN` while there is none.
+/// The answer of the target at `address`, whose rings may have `max_ring` bytes each, and the memory that came with it. `AGAIN` while
+/// there is none: the socket is non-blocking.
 pub(super) fn receive_answer(
     socket: BorrowedFd<'_>,
     address: &str,
@@ -156,8 +157,12 @@ pub(super) fn receive_answer(
     let mut buffer = [0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_MEMORY))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut buffer)], &mut ancillary, flags)?;
+    let received = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut buffer)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     if received.bytes == 0 {
         return Err(Errno::CONNRESET);
     }

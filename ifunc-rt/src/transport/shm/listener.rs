@@ -392,10 +392,154 @@ impl<N: Send> Listener for ShmListener<N> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
-    use super::check_user;
-    use crate::policy::Connect;
+    use ifunc_abi::frame::Limits;
+
+    use super::*;
+    use crate::transport::shm::bound_name::{new_socket, socket_pair};
+    use crate::transport::shm::handshake::receive_answer;
+    use crate::transport::shm::ready::ReadyBitmap;
+    use crate::transport::{ConnectConfig, RingSize};
+
+    fn acceptor() -> Arc<Acceptor> {
+        let size = RingSize {
+            slots: 2,
+            data: RingSize::MIN_DATA,
+        };
+        let limits = Limits {
+            max_payload: 1 << 20,
+            max_image: 1 << 20,
+            max_answer: 1 << 20,
+        };
+        let config = ListenConfig {
+            to_target: size,
+            to_source: size,
+            max_connections: 2,
+            ..ListenConfig::new(limits)
+        };
+        Acceptor::new("loopback", None, config).unwrap()
+    }
+
+    /// Another user could clear the bits of this user's sources: it does not get the bitmap, and the target polls its socket.
+    #[test]
+    fn a_source_of_another_user_does_not_get_the_ready_bitmap() {
+        let acceptor = acceptor();
+        let mut listener = Arc::clone(&acceptor).into_listener("users", ());
+        for (is_own, others) in [(true, 0), (false, 1)] {
+            let (ours, theirs) = socket_pair().unwrap();
+            let mut peer = peer_of(&ours).unwrap();
+            peer.uid = peer.uid.map(|uid| uid + u32::from(!is_own));
+            let request = Request {
+                hello: ConnectConfig::default().hello,
+                barriers: Barriers::Fences,
+            };
+            acceptor.establish(Watch::new(&acceptor.watcher, theirs), peer, request);
+            let (welcome, [memory, bitmap]) = receive_answer(ours.as_fd(), "here", 1 << 20).unwrap().unwrap();
+            assert_eq!((memory.is_some(), bitmap.is_some()), (true, is_own));
+            assert_eq!(welcome.barriers, Barriers::Fences);
+            assert_eq!(acceptor.other_users.load(Ordering::Relaxed), others);
+            let mut link = listener.accept().unwrap();
+            assert!(listener.accept().is_none());
+            link.rx().park();
+            let source = rustix::net::send(&ours, &[1], rustix::net::SendFlags::NOSIGNAL);
+            assert_eq!(source, Ok(1));
+            let mut keys = Vec::new();
+            // A thread may sleep: it alone takes what wakes it.
+            listener.arm();
+            rustix::net::send(&ours, &[1], rustix::net::SendFlags::NOSIGNAL).unwrap();
+            listener.ready(&mut keys);
+            keys.clear();
+            (0..2 * SOCKET_POLL_INTERVAL).for_each(|_| listener.ready(&mut keys));
+            assert_eq!(keys, []);
+            assert!(crate::os::wait_readable(
+                listener.doorbell(),
+                std::time::Instant::now()
+            ));
+            listener.disarm();
+            (0..SOCKET_POLL_INTERVAL - 1).for_each(|_| listener.ready(&mut keys));
+            listener.ready(&mut keys);
+            // What a source of this user sends over its socket wakes a target that sleeps.
+            let polled = if is_own { vec![] } else { vec![link.key.unwrap()] };
+            assert_eq!(keys, polled);
+            assert_eq!(listener.look_interval(), None);
+            // Leaves its slot to the next.
+            listener.arm();
+            drop((link, ours));
+        }
+    }
+
+    /// As where the process has no descriptors left for a while.
+    #[test]
+    fn an_acceptor_that_pauses_accepts_again_when_the_pause_is_over() {
+        let address = format!("ifunc-test-pause-{}", std::process::id());
+        let address = rustix::net::SocketAddrUnix::new_abstract_name(address.as_bytes()).unwrap();
+        let socket = new_socket().unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 1).unwrap();
+        let acceptor = Acceptor::new("shm", Some(socket), acceptor().config.clone()).unwrap();
+        let listening = acceptor.socket.as_ref().unwrap();
+        listening
+            .watch(EventFlags::empty(), acceptor.as_watched())
+            .unwrap();
+        let ours = new_socket().unwrap();
+        rustix::net::connect(&ours, &address).unwrap();
+        let request = Request {
+            hello: ConnectConfig::default().hello,
+            barriers: Barriers::Fences,
+        };
+        request.send(ours.as_fd());
+        let now = std::time::Instant::now;
+        assert!(!crate::os::wait_readable(
+            ours.as_fd(),
+            now() + Duration::from_millis(10)
+        ));
+        Watched::due(Arc::clone(&acceptor), listening.token());
+        assert!(crate::os::wait_readable(
+            ours.as_fd(),
+            now() + Duration::from_secs(60)
+        ));
+        receive_answer(ours.as_fd(), "here", 1 << 20).unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_target_that_parks_links_passes_the_barrier() {
+        let alone = std::thread::spawn(|| {
+            let acceptor = acceptor();
+            if acceptor.barriers == Barriers::Fences {
+                eprintln!("SKIPPED: this kernel has no such barrier");
+                return;
+            }
+            let listener = acceptor.into_listener("fence", ());
+            crate::tests::refuse::refuse(libc::SYS_membarrier);
+            let log = crate::tests::logs::Log::new(tracing::Level::WARN);
+            tracing::subscriber::with_default(log.clone(), || listener.fence());
+            assert_eq!(log.lines().len(), 1);
+        });
+        alone.join().unwrap();
+    }
+
+    #[test]
+    fn links_that_share_the_ready_bitmap_are_looked_at_and_a_forked_child_is_no_target() {
+        let mut acceptor = acceptor();
+        let slots = [(); 2].map(|()| acceptor.wakeups.allocate(true).unwrap());
+        let mut listener = Arc::clone(&acceptor).into_listener("shared", ());
+        assert_eq!(listener.look_interval(), Some(LOOK_INTERVAL));
+        assert!(acceptor.wakeups.allocate(true).is_none());
+        let theirs = ReadyBitmap::adopt(acceptor.wakeups.slots.memory.as_fd()).unwrap();
+        listener.arm();
+        assert!(theirs.set(0), "it sleeps");
+        listener.arm();
+        listener.disarm();
+        assert!(!theirs.set(1), "it polls");
+        let mut keys = Vec::new();
+        listener.ready(&mut keys);
+        assert_eq!(keys, [Key::of(0), Key::of(1)]);
+        drop((slots, listener));
+        assert!(!acceptor.is_forked());
+        Arc::get_mut(&mut acceptor).unwrap().watcher = Watcher::idle(0);
+        assert!(acceptor.is_forked());
+    }
 
     #[test]
     fn only_the_same_user_unless_others_are_allowed() {

@@ -86,10 +86,6 @@ impl Mapping {
         Ok(())
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// The first byte, at the begin of a page.
     #[inline]
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -109,5 +105,28 @@ impl Drop for Mapping {
         // SAFETY: `reserve` took exactly this range, and all that points into it holds this value alive.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use rustix::io::{FdFlags, fcntl_getfd};
+
+    use super::*;
+
+    #[test]
+    fn memory_is_not_passed_to_other_programs_and_unmapped_when_it_is_dropped() {
+        let name = "ifunc-test-unmapped";
+        let fd = sealed_memory(name, 1 << 16).unwrap();
+        assert_eq!(fcntl_getfd(&fd).unwrap(), FdFlags::CLOEXEC);
+        assert_eq!(sealed_len(fd.as_fd()).unwrap(), 1 << 16);
+        let is_mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains(name);
+        let mut mapping = Mapping::reserve(1 << 17).unwrap();
+        mapping.place(1 << 16..1 << 17, fd.as_fd(), 0).unwrap();
+        assert!(is_mapped());
+        drop(mapping);
+        assert!(!is_mapped());
     }
 }

@@ -46,46 +46,43 @@ struct Head {
 #[derive(Debug)]
 pub(super) struct ReadyBitmap(Mapping);
 
-/// Length of the page with bits for `connections`.
-fn bytes_for(connections: usize) -> usize {
-    (size_of::<Head>() + connections.div_ceil(bitmap::BITS) * size_of::<u64>()).next_multiple_of(GRANULE)
-}
+/// Words with bits for the most connections.
+const WORDS: usize = MOST / bitmap::BITS;
+
+const _: () = assert!(size_of::<Head>() + WORDS * size_of::<u64>() <= GRANULE);
 
 impl ReadyBitmap {
-    /// A new bitmap for so many connections, and the memfd for their sources.
-    fn create(connections: usize) -> io::Result<(Self, OwnedFd)> {
-        let len = bytes_for(connections.min(MOST));
-        let fd = sealed_memory("ifunc-ready", len)?;
-        Ok((Self::map(fd.as_fd(), len)?, fd))
+    /// A new bitmap, and the memfd for the sources.
+    fn create() -> io::Result<(Self, OwnedFd)> {
+        let fd = sealed_memory("ifunc-ready", GRANULE)?;
+        Ok((Self::map(fd.as_fd())?, fd))
     }
 
     /// Maps the bitmap that a target created.
     pub(super) fn adopt(fd: BorrowedFd<'_>) -> Result<Self, AdoptError> {
-        let len = sealed_len(fd)?;
-        if !(bytes_for(1)..=bytes_for(MOST)).contains(&len) || len % GRANULE != 0 {
+        if sealed_len(fd)? != GRANULE {
             return Err(AdoptError::Unfit("its ready bitmap is of a size that cannot be"));
         }
-        Ok(Self::map(fd, len)?)
+        Ok(Self::map(fd)?)
     }
 
-    /// Maps it. `fd` is sealed and `len` bytes long.
-    fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        let mut mapping = Mapping::reserve(len)?;
-        mapping.place(0..len, fd, 0)?;
+    /// Maps it. `fd` is sealed and of [`GRANULE`] bytes.
+    fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut mapping = Mapping::reserve(GRANULE)?;
+        mapping.place(0..GRANULE, fd, 0)?;
         Ok(Self(mapping))
     }
 
     pub(super) fn asleep(&self) -> &AtomicU32 {
-        // SAFETY: `Head` lies at the (page-aligned) begin of the mapping, which is longer (`bytes_for`) and cannot shrink
+        // SAFETY: `Head` lies at the (page-aligned) begin of the mapping, which is longer (asserted above) and cannot shrink
         // (seals); it holds only an atomic integer, for which any bytes and any concurrent writer are fine.
         let head: &Head = unsafe { self.0.base().cast().as_ref() };
         &head.asleep.0
     }
 
     pub(super) fn words(&self) -> &[AtomicU64] {
-        let words = (self.0.len() - size_of::<Head>()) / size_of::<u64>();
-        // SAFETY: after `Head`, whose size is a multiple of eight; within the mapping; atomics, as above.
-        unsafe { std::slice::from_raw_parts(self.0.at(size_of::<Head>()).cast().as_ptr(), words) }
+        // SAFETY: after `Head`, whose size is a multiple of eight; within the mapping (asserted above); atomics, as above.
+        unsafe { std::slice::from_raw_parts(self.0.at(size_of::<Head>()).cast().as_ptr(), WORDS) }
     }
 
     /// Sets a bit. Returns whether the caller must wake the target.
@@ -120,9 +117,9 @@ impl ConnectionSlots {
     /// For at most `most` connections.
     pub(super) fn new(most: usize) -> io::Result<Self> {
         let most = most.min(MOST);
-        let (bitmap, memory) = ReadyBitmap::create(most)?;
+        let (bitmap, memory) = ReadyBitmap::create()?;
         Ok(Self {
-            marked: (0..bitmap.words().len()).map(|_| AtomicU64::new(0)).collect(),
+            marked: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
             bitmap,
             memory,
             most,
@@ -158,9 +155,8 @@ impl ConnectionSlots {
 
     /// Takes the bits that are set.
     pub(super) fn take_ready(&self, mut each: impl FnMut(usize)) {
-        let words = self.bitmap.words();
-        let used = self.used.load(Ordering::Acquire).min(words.len());
-        bitmap::take(&words[..used], &mut each);
+        let used = self.used.load(Ordering::Acquire);
+        bitmap::take(&self.bitmap.words()[..used], &mut each);
         bitmap::take(&self.marked[..used], &mut each);
     }
 
@@ -190,6 +186,7 @@ mod tests {
         let bits: Vec<u32> = (0..130).map(|_| slots.allocate().unwrap()).collect();
         assert_eq!(bits, (0..130).collect::<Vec<_>>());
         assert_eq!(slots.allocate(), None);
+        assert_eq!(slots.used.load(Ordering::Relaxed), 3, "words that are read");
         slots.free(64);
         slots.free(3);
         assert_eq!(
@@ -221,17 +218,34 @@ mod tests {
     #[test]
     fn memory_that_could_shrink_is_not_mapped() {
         let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
-        rustix::fs::ftruncate(&fd, bytes_for(1) as u64).unwrap();
+        rustix::fs::ftruncate(&fd, GRANULE as u64).unwrap();
         assert!(matches!(
             ReadyBitmap::adopt(fd.as_fd()),
             Err(AdoptError::Unfit(_))
         ));
         rustix::fs::fcntl_add_seals(&fd, SEALS).unwrap();
         assert!(ReadyBitmap::adopt(fd.as_fd()).is_ok());
-        let odd = sealed_memory("test", 4096).unwrap();
-        assert!(matches!(
-            ReadyBitmap::adopt(odd.as_fd()),
-            Err(AdoptError::Unfit(_))
-        ));
+        for odd in [4096, 2 * GRANULE] {
+            let odd = sealed_memory("test", odd).unwrap();
+            assert!(matches!(
+                ReadyBitmap::adopt(odd.as_fd()),
+                Err(AdoptError::Unfit(_))
+            ));
+        }
+    }
+
+    #[test]
+    fn the_most_connections_have_bits() {
+        let slots = ConnectionSlots::new(usize::MAX).unwrap();
+        assert_eq!(slots.most, MOST);
+        (0..MOST as u32).for_each(|bit| assert_eq!(slots.allocate(), Some(bit)));
+        assert_eq!(slots.allocate(), None);
+        let theirs = ReadyBitmap::adopt(slots.memory.as_fd()).unwrap();
+        let last = MOST as u32 - 1;
+        theirs.set(last);
+        slots.mark(last);
+        let mut taken = Vec::new();
+        slots.take_ready(|bit| taken.push(bit));
+        assert_eq!(taken, [MOST - 1; 2]);
     }
 }
