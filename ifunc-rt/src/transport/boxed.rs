@@ -85,3 +85,125 @@ impl Inbound for Box<dyn Rx> {
         (**self).is_empty()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Mutex;
+
+    use ifunc_abi::frame::Kind;
+
+    use super::*;
+
+    /// Both directions of a transport that records how it is called.
+    #[derive(Default)]
+    struct Recorded {
+        calls: std::sync::Arc<Mutex<Vec<String>>>,
+        memory: [u8; 8],
+        answer: bool,
+    }
+
+    impl Recorded {
+        fn called(&self, how: String) {
+            self.calls.lock().unwrap().push(how);
+        }
+    }
+
+    impl Outbound for Recorded {
+        fn max_body(&self) -> usize {
+            self.called("max_body".into());
+            77
+        }
+
+        fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
+            self.called(format!("reserve {len} {align}"));
+            Ok(Some(&mut self.memory))
+        }
+
+        fn commit(&mut self, header: Header, len: usize) -> u32 {
+            self.called(format!("commit {} {len}", header.token));
+            33
+        }
+
+        fn is_unconsumed(&mut self, sequence: u32) -> bool {
+            self.called(format!("is_unconsumed {sequence}"));
+            self.answer
+        }
+    }
+
+    impl Inbound for Recorded {
+        type Body<'a> = Body<'a>;
+
+        fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+            self.called("peek".into());
+            Ok(Some(Frame {
+                sequence: 5,
+                words: [1, 2],
+                body: Body::from(&self.memory[..3]),
+            }))
+        }
+
+        fn release(&mut self) {
+            self.called("release".into());
+        }
+
+        fn settle(&mut self) {
+            self.called("settle".into());
+        }
+
+        fn is_empty(&mut self) -> bool {
+            self.called("is_empty".into());
+            self.answer
+        }
+    }
+
+    impl Park for Recorded {
+        fn arm(&mut self) -> bool {
+            unreachable!("its trait is the object's")
+        }
+
+        fn disarm(&mut self) {}
+
+        fn park(&mut self) {}
+
+        fn is_idle(&mut self) -> bool {
+            unreachable!("its trait is the object's")
+        }
+    }
+
+    #[test]
+    fn a_trait_object_passes_every_call_on_and_every_result_back() {
+        use ifunc_proto::link::Body as _;
+
+        for answer in [false, true] {
+            let calls = std::sync::Arc::<Mutex<Vec<String>>>::default();
+            let recorded = || Recorded {
+                calls: calls.clone(),
+                memory: [9; 8],
+                answer,
+            };
+            let Ends::Other(Pair { mut tx, mut rx }) = Ends::other(recorded(), recorded()) else {
+                unreachable!("made so");
+            };
+            assert_eq!(Outbound::max_body(&tx), 77);
+            assert_eq!(Outbound::reserve(&mut tx, 3, 4).unwrap().unwrap(), [9; 8]);
+            assert_eq!(Outbound::commit(&mut tx, Header::new(Kind::Exec, 1, 21), 6), 33);
+            assert_eq!(Outbound::is_unconsumed(&mut tx, 8), answer);
+            let frame = Inbound::peek(&mut rx).unwrap().unwrap();
+            assert_eq!((frame.sequence, frame.words, frame.body.len()), (5, [1, 2], 3));
+            Inbound::release(&mut rx);
+            Inbound::settle(&mut rx);
+            assert_eq!(Inbound::is_empty(&mut rx), answer);
+            let expected = [
+                "max_body",
+                "reserve 3 4",
+                "commit 21 6",
+                "is_unconsumed 8",
+                "peek",
+                "release",
+                "settle",
+                "is_empty",
+            ];
+            assert_eq!(*calls.lock().unwrap(), expected);
+        }
+    }
+}

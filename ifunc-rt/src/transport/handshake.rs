@@ -97,3 +97,47 @@ impl StatedRings {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_may_be_as_large_as_the_source_takes() {
+        let [small, large] = [1 << 16, 1 << 17].map(|data| RingSize { slots: 4, data });
+        for (to_target, to_source) in [(small, large), (large, small)] {
+            let stated = StatedRings::new(to_target, to_source);
+            let bytes = large.bytes();
+            assert_eq!(stated.sizes(bytes), Ok([to_target, to_source]));
+            let too_large = Declined::RingTooLarge {
+                bytes,
+                max: bytes - 1,
+            };
+            assert_eq!(stated.sizes(bytes - 1), Err(too_large));
+        }
+        let odd = RingSize { slots: 3, ..small };
+        for stated in [StatedRings::new(odd, small), StatedRings::new(small, odd)] {
+            assert!(matches!(stated.sizes(usize::MAX), Err(Declined::Malformed(_))));
+        }
+    }
+
+    #[test]
+    fn a_reason_is_cut_between_two_letters() {
+        let why = "é".repeat(LONGEST_REASON);
+        for (is_busy, declined) in [
+            (false, Declined::Refused as fn(String) -> Declined),
+            (true, Declined::Busy),
+        ] {
+            let message = refusal(TransportTag::UCX, is_busy, &why);
+            assert_eq!(
+                parse_answer(TransportTag::UCX, &message),
+                Err(declined("é".repeat(LONGEST_REASON / 2)))
+            );
+        }
+        let short = refusal(TransportTag::UCX, false, "no");
+        assert_eq!(
+            parse_answer(TransportTag::UCX, &short),
+            Err(Declined::Refused("no".into()))
+        );
+    }
+}

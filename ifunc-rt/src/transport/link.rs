@@ -210,3 +210,87 @@ pub(crate) trait Waiter: Send + Sync {
         self.is_peer_closed()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd as _;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    use super::*;
+    use crate::os::EventFd;
+
+    /// A waiter with what every waiter has by default.
+    struct Defaults {
+        event_fd: EventFd,
+        interval: Option<Duration>,
+        cleared: AtomicU32,
+        closed: AtomicBool,
+    }
+
+    impl Waiter for Defaults {
+        fn poll_interval(&self) -> Option<Duration> {
+            self.interval
+        }
+
+        fn doorbell(&self) -> BorrowedFd<'_> {
+            self.event_fd.as_fd()
+        }
+
+        fn clear_doorbell(&self) {
+            self.event_fd.clear();
+            self.cleared.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn close(&self) {}
+
+        fn carried_by(&self) -> String {
+            String::new()
+        }
+
+        fn is_peer_closed(&self) -> bool {
+            self.closed.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_sleep_ends_by_the_doorbell_the_interval_the_deadline_or_the_end() {
+        const SHORT: Duration = Duration::from_millis(20);
+        const LONG: Duration = Duration::from_secs(100);
+        let mut waiter = Defaults {
+            event_fd: EventFd::new().unwrap(),
+            interval: None,
+            cleared: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        };
+        let slept = |waiter: &Defaults, timeout| {
+            let began = Instant::now();
+            waiter.sleep(began + timeout, None);
+            let slept = began.elapsed();
+            (slept >= SHORT, slept < LONG)
+        };
+        // By its deadline, and by its interval.
+        assert_eq!(slept(&waiter, SHORT), (true, true));
+        waiter.interval = Some(SHORT);
+        assert_eq!(slept(&waiter, LONG), (true, true));
+        assert!(slept(&waiter, Duration::ZERO).1);
+        assert_eq!(waiter.cleared.load(Ordering::Relaxed), 0);
+        // By the doorbell, which is cleared.
+        waiter.interval = None;
+        waiter.event_fd.wake();
+        assert!(slept(&waiter, LONG).1);
+        assert_eq!(waiter.cleared.load(Ordering::Relaxed), 1);
+        // Not at all after the end.
+        assert!(!waiter.check_peer_closed());
+        waiter.closed.store(true, Ordering::Relaxed);
+        assert!(slept(&waiter, LONG).1);
+        assert!(waiter.check_peer_closed() && waiter.serves_any_thread());
+    }
+
+    #[test]
+    fn keys_of_a_listener_are_none_of_this_side() {
+        let keys = [Key::of(0), Key::of(1), Key::of((1 << 63) - 1)];
+        let own = [Key::of_own(0), Key::of_own(1), Key::of_own(1 << 62)];
+        assert!(keys.is_sorted_by(|a, b| a < b) && own.is_sorted_by(|a, b| a > b));
+        assert!(keys[2] < own[2]);
+    }
+}

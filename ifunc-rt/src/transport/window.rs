@@ -309,5 +309,11 @@ mod tests {
         assert_eq!(receiver.publish(), Some(capacity(2, 0)));
         assert_eq!(receiver.publish(), None);
         assert!(receiver.release(25), "a quarter of the data");
+        let mut receiver = ReceiveWindow::new(capacity(400, 100));
+        assert_eq!(
+            [24, 0, 1].map(|data| receiver.release(data)),
+            [false, false, true]
+        );
+        assert!(!receiver.release(0), "a frame without data makes no data due");
     }
 }

@@ -141,6 +141,7 @@ mod tests {
         ) {
             let address = WorkerAddress::new(id, &bytes).unwrap();
             let text = address.to_string();
+            assert_eq!((address.am_id(), address.as_bytes()), (id, &bytes[..]));
             assert_eq!(text.parse(), Ok(address));
             let at = at % text.len();
             let mut other = text.clone();

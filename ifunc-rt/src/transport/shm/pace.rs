@@ -41,6 +41,22 @@ mod tests {
     use super::Pace;
 
     #[test]
+    fn the_clock_is_read_once_for_several_bodies_of_a_stream() {
+        let pace = Pace::default();
+        let at = |now| pace.streams(100, || now);
+        let unread = || pace.streams(100, || unreachable!("the clock is not read"));
+        assert!(!at(1000));
+        assert!(!at(1100), "just too late");
+        assert!(at(1199));
+        assert!((0..Pace::SKIPPED).all(|_| unread()));
+        // The reading covers the bodies since the last one.
+        assert!(at(1199 + 399));
+        assert!((0..Pace::SKIPPED).all(|_| unread()));
+        assert!(!at(1199 + 399 + 400));
+        assert!(!at(3000), "one that was late is measured alone");
+    }
+
+    #[test]
     fn a_stream_is_told_by_its_pace() {
         let pace = Pace::default();
         let mut now = 1 << 20;

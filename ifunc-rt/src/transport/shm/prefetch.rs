@@ -60,3 +60,28 @@ pub(super) fn ticks() -> u64 {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     0
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn each_line_has_one_hint() {
+        let begin = std::ptr::without_provenance::<u8>(1 << 20);
+        for (len, lines) in [(0, 0), (1, 1), (64, 1), (65, 2), (1000, 16)] {
+            let hinted = RefCell::new(Vec::new());
+            each_line(begin, len, |at| hinted.borrow_mut().push(at.addr()));
+            let expected: Vec<usize> = (0..lines).map(|line| (1 << 20) + line * LINE).collect();
+            assert_eq!(hinted.into_inner(), expected);
+        }
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[test]
+    fn the_clock_goes_on() {
+        let began = ticks();
+        while ticks() == began {}
+    }
+}

@@ -13,6 +13,8 @@ use super::shared::{Shared, SideState};
 use super::{Consumer, Producer};
 use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
+mod edges;
+
 /// Bytes in front of and behind what the rings may use, which must stay as they are.
 const GUARD: usize = 64;
 const PAINT: u8 = 0xA5;
