@@ -19,7 +19,7 @@ const MAX_HANDLES: usize = 64;
 /// Most invocations of which the transport does not know whether they were consumed: no send window is larger.
 const MAX_UNCONSUMED: usize = 4096;
 
-/// Invocations that were sent to a node after which those are forgotten that it has consumed.
+/// Invocations that were sent to a node before it is first asked which of them it has consumed.
 const PRUNED: usize = 64;
 
 impl<I: Image + Clone, O: Clone> Node<I, O> {
@@ -55,7 +55,8 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
             member.is_blocked = !is_done;
             // Not before: what is sent is on its way meanwhile.
             if connection.is_linked() {
-                member.prune(link);
+                let (tx, _) = link.split();
+                member.prune(|sequence| tx.is_unconsumed(sequence));
             }
         }
         is_done
@@ -208,17 +209,18 @@ impl<I: Image + Clone> Member<I> {
         Sending::Refused(Rejection::TooLarge, lost)
     }
 
-    /// Forgets the invocations that the node has consumed, if there are many.
-    fn prune<L: Link>(&mut self, link: &mut L) {
-        if self.sent.len() < PRUNED {
+    /// Forgets the invocations that the node has consumed, if there are twice as many as were left the last time: a node that sends
+    /// nothing itself says seldom what it has consumed.
+    pub(super) fn prune(&mut self, mut is_unconsumed: impl FnMut(u32) -> bool) {
+        if self.sent.len() < self.pruned_at.max(PRUNED) {
             return;
         }
-        let (tx, _) = link.split();
         // A node consumes in order.
-        let is_consumed = |sent: &Sent| sent.sequence.is_some_and(|sequence| !tx.is_unconsumed(sequence));
+        let is_consumed = |sent: &Sent| sent.sequence.is_some_and(|sequence| !is_unconsumed(sequence));
         let consumed = self.sent.partition_point(is_consumed);
         let too_many = self.sent.len().saturating_sub(MAX_UNCONSUMED);
         self.sent.drain(..consumed.max(too_many));
+        self.pruned_at = (2 * self.sent.len()).min(MAX_UNCONSUMED);
     }
 }
 

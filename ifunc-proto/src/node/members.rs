@@ -51,6 +51,8 @@ pub(super) struct Member<I> {
     pub(super) control: VecDeque<Control>,
     /// Invocations that were sent and may not have been consumed, oldest first.
     pub(super) sent: VecDeque<Sent>,
+    /// How many of these there are when those are next forgotten that it has consumed.
+    pub(super) pruned_at: usize,
     pub(super) handles: Handles,
     /// Weights are sent to it as soon as its window is open.
     pub(super) are_returns_due: bool,
@@ -73,6 +75,7 @@ impl<I> Member<I> {
             queue: VecDeque::new(),
             control: VecDeque::new(),
             sent: VecDeque::new(),
+            pruned_at: 0,
             handles: Handles::default(),
             are_returns_due: false,
             owed: 0,

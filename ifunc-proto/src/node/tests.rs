@@ -212,6 +212,47 @@ fn what_a_lost_node_may_have_begun_has_failed() {
 }
 
 #[test]
+fn what_a_node_consumed_is_forgotten_and_seldom_asked_for() {
+    const SENT: u32 = 100_000;
+    let mut node = node();
+    let member = node.members.get_mut(1).unwrap();
+    let (mut asked, mut most) = (0, 0);
+    for sequence in 0..SENT {
+        member.sent.push_back(super::outbox::Sent {
+            sequence: Some(sequence),
+            reply_to: SlotRef::NONE,
+            stream_next: u32::MAX,
+        });
+        // It says every 256 frames what it has consumed.
+        let consumed = sequence / 256 * 256;
+        member.prune(|sequence| {
+            asked += 1;
+            sequence >= consumed
+        });
+        most = most.max(member.sent.len());
+        assert!(
+            member
+                .sent
+                .back()
+                .is_some_and(|sent| sent.sequence == Some(sequence))
+        );
+    }
+    assert!(asked < SENT / 8, "{asked} questions for {SENT} invocations");
+    assert!(most <= 2 * 256, "{most} are kept");
+    // A node that consumes nothing has no more than its window holds.
+    (0..5000).for_each(|sequence| {
+        let sent = super::outbox::Sent {
+            sequence: Some(SENT + sequence),
+            reply_to: SlotRef::NONE,
+            stream_next: u32::MAX,
+        };
+        member.sent.push_back(sent);
+        member.prune(|_| true);
+    });
+    assert_eq!(member.unconsumed(), 4096);
+}
+
+#[test]
 fn what_arrives_too_late_or_without_room_does_not_run() {
     let refused = |node: &mut TestNode, head: &TravelHead| {
         let from = Arrival::Source {
