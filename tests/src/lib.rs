@@ -1,8 +1,9 @@
-//! What the targets of the end-to-end tests own and export.
+//! What the targets of the end-to-end tests own and export, and what their drivers share.
 
 use ifunc::prelude::*;
 
 pub mod faults;
+pub mod role;
 
 /// What these targets own.
 #[derive(Debug, Default, Layout)]

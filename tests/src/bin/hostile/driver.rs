@@ -1,17 +1,17 @@
 //! Starts the roles, watches the target, and judges.
 
+use std::fs::File;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use ifunc_tests::role::{Role, TIMEOUT, number};
+
 use crate::attack::{SHM, TLS};
 use crate::observe::Holdings;
-use crate::process::{Role, log, number};
 use crate::target::{CONNECTIONS, RING, UNFINISHED};
 
-/// Longer than anything takes on a machine that is busy with attackers.
-const TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two looks at the target.
 const LOOK: Duration = Duration::from_millis(250);
 /// Most memory of the target in KiB, beside what its limits allow attackers: bodies that are not complete, and the windows of all
@@ -117,13 +117,26 @@ impl Drop for Folder {
     }
 }
 
+/// Starts a role; its log goes to `log`.
+fn start(args: &[&str], sockets: &Path, log: Stdio) -> Result<Role, String> {
+    Role::start(args, |command| {
+        command.env("IFUNC_RUNTIME_DIR", sockets).stderr(log);
+    })
+}
+
+/// A file for a log.
+fn log(path: &Path) -> Result<Stdio, String> {
+    let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(file.into())
+}
+
 fn over(options: &Options, transport: &str, folder: &Path) -> Result<String, String> {
     let address = match transport {
         "shm" => "shm:hostile".to_owned(),
         other => format!("{other}://127.0.0.1:0"),
     };
     let target_log = folder.join("target.log");
-    let mut target = Role::start(&["target", &address], folder, log(&target_log)?)?;
+    let mut target = start(&["target", &address], folder, log(&target_log)?)?;
     attacked(options, transport, folder, &target_log, &mut target).map_err(|why| {
         let said = std::fs::read_to_string(&target_log).unwrap_or_default();
         let last: Vec<&str> = said.lines().rev().take(60).collect();
@@ -140,15 +153,15 @@ fn attacked(
     target_log: &Path,
     target: &mut Role,
 ) -> Result<String, String> {
-    let address = target.wait_for("ready ", TIMEOUT)?;
+    let address = target.wait_for("ready ")?;
     let library = options.libraries.join("t_add.so");
     let library = library.to_str().ok_or("a folder whose name is no text")?;
-    let mut honest = Role::start(&["honest", &address, library], folder, Stdio::inherit())?;
-    honest.wait_for("ready", TIMEOUT)?;
+    let mut honest = start(&["honest", &address, library], folder, Stdio::inherit())?;
+    honest.wait_for("ready")?;
 
     let alone = (options.seconds / 6).clamp(1, 60);
     honest.tell(&(alone * 1000).to_string())?;
-    let undisturbed = honest.wait_for("calls=", TIMEOUT)?;
+    let undisturbed = honest.wait_for("calls=")?;
     let before = Holdings::of(target.pid())?;
     println!("        over {transport}, alone:     calls={undisturbed}; the target holds {before}");
 
@@ -158,13 +171,13 @@ fn attacked(
         let seed = (options.seed + index as u64).to_string();
         attackers.push((
             kind,
-            Role::start(&["attack", kind, &address, &seed], folder, Stdio::null())?,
+            start(&["attack", kind, &address, &seed], folder, Stdio::null())?,
             0,
         ));
     }
     honest.tell(&(options.seconds * 1000).to_string())?;
     let looks = watch(target, &mut attackers, options.seconds)?;
-    let attacked = honest.wait_for("calls=", TIMEOUT)?;
+    let attacked = honest.wait_for("calls=")?;
     println!(
         "        over {transport}, attacked:  calls={attacked}; the target held at most {}",
         looks.most
@@ -184,11 +197,11 @@ fn attacked(
 
     let after = settled(target, &before)?;
     honest.tell("100")?;
-    let last = honest.wait_for("calls=", TIMEOUT)?;
+    let last = honest.wait_for("calls=")?;
     let sum = number(&last, "sum")?;
     honest.close();
     target.close();
-    let stopped = target.wait_for("stopped ", TIMEOUT)?;
+    let stopped = target.wait_for("stopped ")?;
     for name in ["counter", "changes"] {
         let found = number(&stopped, name)?;
         if found != sum {
@@ -225,8 +238,8 @@ fn watch(target: &mut Role, attackers: &mut [(&str, Role, u64)], seconds: u64) -
     let mut looks = Looks::default();
     while begin.elapsed() < Duration::from_secs(seconds) {
         std::thread::sleep(LOOK);
-        if target.has_ended() {
-            return Err(format!("the target ended: {}", target.ended_as()));
+        if target.has_ended()? {
+            return Err("the target ended".into());
         }
         let now = Holdings::of(target.pid())?;
         looks.most = looks.most.max(now);
@@ -237,7 +250,7 @@ fn watch(target: &mut Role, attackers: &mut [(&str, Role, u64)], seconds: u64) -
             if let Some(line) = role.last_line() {
                 *attempts = number(&line, "attempts")?;
             }
-            if role.has_ended() {
+            if role.has_ended()? {
                 return Err(format!("the attacker `{kind}` ended"));
             }
         }

@@ -8,7 +8,6 @@ mod attack;
 mod driver;
 mod honest;
 mod observe;
-mod process;
 mod random;
 mod target;
 

@@ -1,14 +1,16 @@
 //! Reads the target's ledger.
 
+use ifunc_tests::role::Role;
+
 use super::options::Options;
-use super::process::Role;
+use super::process;
 
 /// A source that reads them.
 pub(super) struct Audit(Role);
 
 impl Audit {
     pub(super) fn new(options: &Options, address: &str) -> Result<Self, String> {
-        Role::start(options, "auditor", &[("address", address.to_owned())]).map(Self)
+        process::start(options, "auditor", &[("address", address.to_owned())]).map(Self)
     }
 
     fn ask<const N: usize>(&mut self, question: &str) -> Result<[u64; N], String> {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use ifunc_tests::role::Role;
+
 use super::options::Options;
-use super::process::Role;
+use super::process;
 
 /// What our transport sets as well: the environment configures UCX.
 const SETTINGS: [(&str, &str); 3] = [
@@ -14,7 +16,7 @@ const SETTINGS: [(&str, &str); 3] = [
 
 /// A target, and its port.
 pub(super) fn target(options: &Options) -> Result<(Role, String), String> {
-    let mut target = Role::start_with(options, "bare-target", &[], &SETTINGS)?;
+    let mut target = process::start_with(options, "bare-target", &[], &SETTINGS)?;
     let port = target.wait_for("ready ")?;
     Ok((target, port))
 }
@@ -35,5 +37,5 @@ pub(super) fn source(
         ("connection", connection.to_string()),
         ("seed", (options.seed + source).to_string()),
     ];
-    Role::start_with(options, "bare-source", &args, &SETTINGS)
+    process::start_with(options, "bare-source", &args, &SETTINGS)
 }

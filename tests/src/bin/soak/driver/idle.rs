@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use ifunc_tests::role::Role;
+
 use super::Found;
 use super::observe::ticks;
 use super::options::{Options, address};
-use super::process::Role;
+use super::process;
 
 /// Clock ticks that are nothing, in as long as nothing happens.
 const NOTHING: u64 = 2;
@@ -19,11 +21,11 @@ pub(super) fn run(options: &Options) -> Found {
     let mut watched: Vec<(String, Role)> = Vec::new();
     let mut sources = Vec::new();
     for transport in &options.transports {
-        let (target, _) = Role::target(options, transport, "idle-0", 16)?;
+        let (target, _) = process::target(options, transport, "idle-0", 16)?;
         watched.push((format!("{transport}, 0 connections"), target));
-        let (target, at) = Role::target(options, transport, "idle-8", 16)?;
+        let (target, at) = process::target(options, transport, "idle-8", 16)?;
         watched.push((format!("{transport}, {CONNECTIONS} connections"), target));
-        let sources_of_it = Role::start(
+        let sources_of_it = process::start(
             options,
             "idler",
             &[("address", at), ("connections", CONNECTIONS.to_string())],
@@ -31,7 +33,7 @@ pub(super) fn run(options: &Options) -> Found {
         sources.push((format!("{transport}, {CONNECTIONS} sources"), sources_of_it));
     }
     let address = address("loopback", "idle").ok_or("there is no loopback")?;
-    let both = Role::start(
+    let both = process::start(
         options,
         "idler",
         &[("address", address), ("connections", CONNECTIONS.to_string())],

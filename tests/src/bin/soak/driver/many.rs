@@ -6,12 +6,14 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use ifunc_tests::role::{Role, TIMEOUT};
+
 use super::Found;
 use super::audit::Audit;
 use super::bare;
 use super::observe::{Holdings, Remains};
 use super::options::Options;
-use super::process::{Role, TIMEOUT};
+use super::process;
 
 /// Visitors at the same time.
 const AT_ONCE: usize = 16;
@@ -113,7 +115,7 @@ impl fmt::Display for Visited {
 /// Our target and sources.
 fn ours(options: &Options, transport: &str) -> Result<Visited, String> {
     let earlier = Remains::of(&options.folders, &HashSet::new());
-    let (target, address) = Role::target(options, transport, "many", 16)?;
+    let (target, address) = process::target(options, transport, "many", 16)?;
     let mut start = |source: usize, how: &str| {
         let args = [
             ("address", address.clone()),
@@ -121,7 +123,7 @@ fn ours(options: &Options, transport: &str) -> Result<Visited, String> {
             ("seed", (options.seed + source as u64).to_string()),
             ("how", how.to_owned()),
         ];
-        Role::start(options, "visitor", &args)
+        process::start(options, "visitor", &args)
     };
     let mut stays = start(0, "stay")?;
     let mut pids = HashSet::from([target.pid(), stays.pid()]);

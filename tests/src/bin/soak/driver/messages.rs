@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use ifunc_tests::role::{Role, TIMEOUT, number};
+
 use super::Found;
 use super::audit::Audit;
 use super::bare;
 use super::observe::{Holdings, anonymous};
 use super::options::Options;
-use super::process::{Role, TIMEOUT, value};
+use super::process;
 use super::slope::Slope;
 
 /// Sources that send at the same time.
@@ -21,7 +23,7 @@ const STUCK: Duration = Duration::from_secs(90);
 
 /// Sends the messages over one transport.
 pub(super) fn run(options: &Options, transport: &str) -> Found {
-    let (target, address) = Role::target(options, transport, "messages", IMAGES)?;
+    let (target, address) = process::target(options, transport, "messages", IMAGES)?;
     // What is made once: arenas of the allocator, UCX's pools, the code cache. As many at a time as later.
     let first = (0..SENDERS).map(|i| sender(options, &address, FIRST - i, 400, options.sending, (100, 50)));
     for mut sender in first.collect::<Result<Vec<_>, _>>()? {
@@ -77,16 +79,16 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
     let mut audit = Audit::new(options, &address)?;
     for (source, said) in said.iter().flatten().enumerate() {
         let sent = [
-            value(said, "messages")?,
-            value(said, "connections")?,
-            value(said, "hash")?,
+            number(said, "messages")?,
+            number(said, "connections")?,
+            number(said, "hash")?,
         ];
         agrees(&mut audit, source as u64, sent)?;
         messages += sent[0];
         connections += sent[1];
-        bytes += value(said, "bytes")?;
-        installs += value(said, "installs")?;
-        calls += value(said, "calls")?;
+        bytes += number(said, "bytes")?;
+        installs += number(said, "installs")?;
+        calls += number(said, "calls")?;
     }
     let [open, abandoned] = audit.open()?;
     if (open, abandoned) != (0, 0) {
@@ -172,7 +174,7 @@ fn sender(
     time: Duration,
     (connection, code): (u64, u64),
 ) -> Result<Role, String> {
-    Role::start(
+    process::start(
         options,
         "sender",
         &[

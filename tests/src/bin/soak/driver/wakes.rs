@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use ifunc_tests::role::number;
+
 use super::Found;
 use super::observe::sleeps;
 use super::options::Options;
-use super::process::{Role, value};
+use super::process;
 
 /// Rounds in which a side did not sleep prove nothing. At least one in so many must have been with sleep.
 const SLEPT: u64 = 10;
@@ -21,14 +23,14 @@ const ALONE: [(&str, &str); 3] = [
 
 /// The rounds over one transport.
 pub(super) fn run(options: &Options, transport: &str) -> Found {
-    let (target, address) = Role::target_with(options, transport, "wakes", 16, &ALONE)?;
+    let (target, address) = process::target_with(options, transport, "wakes", 16, &ALONE)?;
     let args = [
         ("address", address),
         ("rounds", options.rounds.to_string()),
         ("milliseconds", options.waking.as_millis().to_string()),
         ("seed", options.seed.to_string()),
     ];
-    let mut caller = Role::start_with(options, "caller", &args, &ALONE)?;
+    let mut caller = process::start_with(options, "caller", &args, &ALONE)?;
     let before = sleeps(target.pid())?;
     let (mut shown, mut moved, mut last) = (Instant::now(), Instant::now(), 0);
     let done = loop {
@@ -48,7 +50,7 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
         }
     };
     let (slept, source_slept) = (sleeps(target.pid())? - before, sleeps(caller.pid())?);
-    let rounds = value(&done, "rounds")?;
+    let rounds = number(&done, "rounds")?;
     let late = done
         .split(' ')
         .find_map(|word| word.strip_prefix("late="))
@@ -70,7 +72,7 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
         "{rounds} rounds; the target slept {slept} times, the source {source_slept}; waited half of them < {} µs, 99.9 % < {} µs, the longest {} µs; {longer} of 4 ms or more",
         below(0.5),
         below(0.999),
-        value(&done, "longest")?,
+        number(&done, "longest")?,
     );
     if slept < rounds / SLEPT || source_slept < rounds / SLEPT {
         return Err(format!("hardly anybody slept: {figures}"));
