@@ -220,4 +220,100 @@ mod tests {
         assembly.fragment(host, 2, 2, &b"x"[..], 100).unwrap();
         assert_eq!(assembly.finish(host, &b"y"[..]), Ok(Ok(&b"xy"[..])));
     }
+
+    /// A host with a budget, which records what a connection asks for.
+    struct Budget {
+        max: usize,
+        held: Vec<usize>,
+    }
+
+    impl Host for Budget {
+        type Image = ();
+
+        fn install(&mut self, _: crate::host::Install) -> Result<Vec<()>, Refusal> {
+            unreachable!("nothing is installed")
+        }
+
+        fn has_id(&mut self, (): &(), _: &ifunc_abi::ImageId) -> bool {
+            false
+        }
+
+        fn invoke<B: Body>(
+            &mut self,
+            (): &(),
+            _: crate::host::Invocation<'_, B>,
+            _: Option<&mut [u8]>,
+        ) -> Result<usize, Box<crate::host::Failed>> {
+            unreachable!("nothing runs")
+        }
+
+        fn stats(&mut self, _: u32, _: usize) -> (ifunc_abi::status::Status, Vec<u8>) {
+            unreachable!("nothing is asked")
+        }
+
+        fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+            self.held.push(bytes);
+            match bytes <= self.max {
+                true => Ok(()),
+                false => Err(Refusal::new(Rejection::Quota, "too much")),
+            }
+        }
+
+        fn observe(&mut self, _: crate::host::Event) {}
+    }
+
+    #[test]
+    fn memory_doubles_with_what_arrived_and_is_asked_for_before() {
+        let mut assembly = Assembly::default();
+        let host = &mut Budget {
+            max: 1000,
+            held: Vec::new(),
+        };
+        for number in 0..9_u8 {
+            assembly
+                .fragment(host, 1, 1000, &[number; 100][..], 1000)
+                .unwrap();
+            assert_eq!(assembly.len(), 100 * (usize::from(number) + 1));
+            assert_eq!(assembly.unfinished(), Some(1));
+        }
+        let whole = assembly.finish(host, &[9; 100][..]).unwrap().unwrap();
+        assert_eq!(
+            whole,
+            (0..1000).map(|byte| (byte / 100) as u8).collect::<Vec<_>>()
+        );
+        assert_eq!(host.held, [0, 100, 200, 400, 800, 1000]);
+        assembly.clear(host);
+        assert_eq!((assembly.len(), assembly.unfinished()), (0, None));
+        assert_eq!(host.held.pop(), Some(0));
+    }
+
+    #[test]
+    fn a_body_above_the_budget_gives_its_memory_back_and_asks_for_no_more() {
+        let mut assembly = Assembly::default();
+        let host = &mut Budget {
+            max: 250,
+            held: Vec::new(),
+        };
+        for part in 0..4 {
+            assembly.fragment(host, 7, 500, &[1; 100][..], 500).unwrap();
+            assert_eq!(assembly.len(), [100, 200, 0, 0][part]);
+            assert_eq!(assembly.unfinished(), [Some(1), Some(1), None, None][part]);
+        }
+        assert_eq!(host.held, [0, 100, 200, 400, 0]);
+        let refused = assembly.finish(host, &[1; 100][..]).unwrap().unwrap_err();
+        assert_eq!(refused, Refusal::new(Rejection::Quota, "too much"));
+        assert_eq!(host.held.len(), 5);
+        assert_eq!(assembly.front(), &[1; TravelHead::SIZE]);
+        // The next body is another one, and its first bytes are its own.
+        assembly.fragment(host, 8, 3, &b"ab"[..], 500).unwrap();
+        assert_eq!(assembly.unfinished(), Some(2));
+        assert_eq!(assembly.front()[..3], *b"ab\0");
+        assert_eq!(host.held[5..], [0, 2]);
+    }
+
+    #[test]
+    fn a_host_without_memory_says_for_how_much() {
+        let expected = Refusal::new(Rejection::Resources, "it has no memory for a body of 7 bytes");
+        assert_eq!(no_memory(7), expected);
+    }
 }

@@ -45,3 +45,42 @@ impl Attention {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Attention;
+
+    #[test]
+    fn a_set_has_what_was_set_and_nothing_else() {
+        let all = [
+            Attention::BACKLOG,
+            Attention::BATCH,
+            Attention::DUPLEX,
+            Attention::REPORTS,
+            Attention::DRIVER,
+            Attention::UNLINKED,
+        ];
+        assert!(Attention::NONE.is_none() && Attention::NONE.is_none_but_duplex());
+        for first in all {
+            for second in all {
+                let mut set = Attention::NONE;
+                // To set a reason twice is to set it once.
+                for reason in [first, second, first] {
+                    set.set(reason, true);
+                }
+                for reason in all {
+                    assert_eq!(set.has(reason), reason == first || reason == second);
+                }
+                let is_duplex = (first, second) == (Attention::DUPLEX, Attention::DUPLEX);
+                assert!(!set.is_none() && set.is_none_but_duplex() == is_duplex);
+                set.set(second, false);
+                assert_eq!(set.has(first), first != second);
+                assert!(!set.has(second));
+                for _ in 0..2 {
+                    set.set(first, false);
+                    assert_eq!(set, Attention::NONE);
+                }
+            }
+        }
+    }
+}

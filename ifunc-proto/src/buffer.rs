@@ -86,4 +86,32 @@ mod tests {
         buffer.shrink(2);
         assert_eq!(buffer.as_slice(), b"ab");
     }
+
+    #[test]
+    fn memory_is_whole_lines_and_what_is_more_than_wanted_is_given_back() {
+        let mut buffer = AlignedBuffer::default();
+        assert!(buffer.is_empty());
+        for (len, lines) in [(1, 1), (64, 1), (65, 2), (640, 10), (641, 11), (0, 0)] {
+            buffer.resize(len);
+            assert_eq!((buffer.len(), buffer.lines.len()), (len, lines));
+            assert_eq!(buffer.is_empty(), len == 0);
+            assert_eq!((buffer.as_slice().len(), buffer.as_mut_slice().len()), (len, len));
+        }
+        for len in [0, 1, 64, 65, 6400, 6401, 128] {
+            assert_eq!(buffer.try_resize(len), Some(()));
+            assert_eq!((buffer.len(), buffer.lines.len()), (len, len.div_ceil(64)));
+        }
+        // No more than is needed is allocated, and nothing changes if there is no memory.
+        let mut exact = AlignedBuffer::default();
+        for len in [64, 640, 6400] {
+            exact.try_resize(len).unwrap();
+            assert_eq!(exact.lines.capacity(), len / 64);
+        }
+        assert_eq!(exact.try_resize(usize::MAX - 64), None);
+        assert_eq!((exact.len(), exact.lines.len()), (6400, 100));
+        exact.shrink(10_000);
+        assert_eq!((exact.len(), exact.lines.capacity()), (6400, 100));
+        exact.shrink(65);
+        assert_eq!((exact.len(), exact.lines.capacity()), (65, 2));
+    }
 }

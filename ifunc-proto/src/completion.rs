@@ -200,4 +200,43 @@ mod tests {
         assert_eq!(memory.copy(&[2; 936][..]).unwrap().into_bytes(), [2; 936]);
         assert!(memory.copy(&[2; 937][..]).is_none());
     }
+
+    #[test]
+    fn an_answer_in_parts_counts_what_it_has_allocated() {
+        let memory = AnswerMemory::new(1000);
+        assert_eq!(memory.max(), 1000);
+        let held = || memory.held.load(Ordering::Relaxed);
+        let other = memory.copy(&[1; 100][..]).unwrap();
+        assert_eq!((other.len(), held()), (100, 164));
+        let mut answer = memory.begin();
+        let mut counts = Vec::new();
+        for _ in 0..6 {
+            memory.append(&mut answer, &[7; 50][..], 320).unwrap();
+            counts.push(held() - 164);
+        }
+        // It doubles, up to the whole.
+        assert_eq!(counts, [50, 100, 200, 200, 320, 320].map(|bytes| bytes + 64));
+        memory.append(&mut answer, &[7; 20][..], 320).unwrap();
+        assert_eq!((answer.len(), held()), (320, 164 + 384));
+        drop(other);
+        assert_eq!(held(), 384);
+        // A second one has 616 bytes, with what counts beside.
+        let mut second = memory.begin();
+        assert!(memory.append(&mut second, &[8; 553][..], 553).is_none());
+        memory.append(&mut second, &[8; 552][..], 552).unwrap();
+        assert_eq!(held(), 1000);
+        assert_eq!(answer.into_bytes(), [7; 320]);
+        assert_eq!(held(), 616);
+        drop(second);
+        assert_eq!(held(), 0);
+    }
+
+    #[test]
+    fn a_completion_is_small_if_it_fits_into_a_slot() {
+        let small = Completion::small(Status::Executed, &[3; INLINE][..]);
+        assert!(small.is_small() && small.bytes() == [3; INLINE]);
+        assert!(Completion::executed().is_small() && Completion::executed().bytes().is_empty());
+        let long = AnswerMemory::new(1000).copy(&[3; INLINE][..]).unwrap();
+        assert!(!Completion::long(Status::Executed, long).is_small());
+    }
 }

@@ -42,6 +42,8 @@ mod order;
 mod partly;
 mod replies;
 mod server;
+#[cfg(test)]
+mod testing;
 
 pub use calls::Request;
 pub use closed::Closed;

@@ -105,3 +105,66 @@ impl Long {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Wire;
+
+    #[test]
+    fn an_answer_is_sent_in_fragments_a_turn_at_a_time() {
+        const PART: usize = 1 << 20;
+        let answer: Vec<u8> = (0..9 * PART + 5).map(|byte| (byte / 1000) as u8).collect();
+        let mut tx = Wire::new(PART, usize::MAX);
+        let owed = Owed::Long(7, Box::new(answer.clone()));
+        assert_eq!(
+            (owed.next_len(PART), owed.next_len(1 << 30)),
+            (PART, answer.len())
+        );
+        let mut long = Long::new(7, Box::new(answer.clone()));
+        assert_eq!((long.token(), long.sent(), long.next_len(PART)), (7, 0, PART));
+        for turn in [1, 2] {
+            assert_eq!(long.send(&mut tx), Ok(Sent::Part));
+            assert_eq!((long.sent(), tx.frames.len()), (turn * TURN, turn * 4));
+        }
+        // The window closes before the last fragment.
+        tx.credits = 1;
+        assert_eq!(long.send(&mut tx), Ok(Sent::Part));
+        assert_eq!((long.sent(), long.next_len(PART)), (9 * PART, 5));
+        tx.credits = 1;
+        assert_eq!(long.send(&mut tx), Ok(Sent::All));
+        let fragment = Header::new(Kind::AnswerFragment, answer.len() as u32, 7);
+        let last = Header {
+            flags: FrameFlags::ASSEMBLED,
+            ..Header::new(Kind::Completion, Status::Executed.code(), 7)
+        };
+        let headers: Vec<Header> = tx.frames.iter().map(|(header, _)| *header).collect();
+        assert_eq!(headers[..9], [fragment; 9]);
+        assert_eq!(headers[9..], [last]);
+        let bytes: Vec<u8> = tx.frames.into_iter().flat_map(|(_, body)| body).collect();
+        assert!(bytes == answer);
+    }
+
+    #[test]
+    fn an_answer_that_fits_into_a_frame_is_a_completion_like_others() {
+        let mut tx = Wire::new(8, 1);
+        let mut long = Long::new(3, Box::new(b"12345678".to_vec()));
+        assert_eq!(long.send(&mut tx), Ok(Sent::All));
+        let header = Header::new(Kind::Completion, Status::Executed.code(), 3);
+        assert_eq!(tx.frames, [(header, b"12345678".to_vec())]);
+        tx.error = Some(LinkError::Closed);
+        assert_eq!(long.send(&mut tx), Err(LinkError::Closed));
+    }
+
+    #[test]
+    fn a_failure_takes_its_answer_s_place() {
+        let owed = Owed::failed(9, "too long".into());
+        assert_eq!(owed.next_len(3), 8);
+        let Owed::Frame(header, body) = owed else {
+            panic!("{owed:?}");
+        };
+        let status = Status::Failed(Failure::Answer).code();
+        assert_eq!(header, Header::new(Kind::Completion, status, 9));
+        assert_eq!(body, b"too long");
+    }
+}

@@ -337,6 +337,114 @@ mod tests {
         let mut order = Order::new();
         assert_eq!(order.park(&frame(5000, b"")), Err(TooFarAhead));
         assert_eq!(order.park(&frame(0x8000_0000, b"")), Err(TooFarAhead));
+        assert_eq!(order.park(&frame(4098, b"")), Err(TooFarAhead));
         assert_eq!(order.park(&frame(4097, b"")), Ok(()));
+        assert_eq!(order.parked(), (1, 0));
+    }
+
+    #[test]
+    fn parks_no_more_bytes_than_the_limit_and_counts_a_frame_once() {
+        let mut order = Order::new();
+        assert!(!order.has_parked() && order.next_parked().is_none() && order.take_parked().is_none());
+        order.bytes = Order::MAX_BYTES - 5;
+        assert_eq!(order.park(&frame(2, b"abcdef")), Err(TooFarAhead));
+        assert!(!order.has_parked());
+        assert_eq!(order.park(&frame(2, b"abcde")), Ok(()));
+        assert_eq!(order.parked(), (1, Order::MAX_BYTES));
+        assert_eq!(order.park(&frame(3, b"x")), Err(TooFarAhead));
+        // One that is parked already is no other frame, and keeps its first body.
+        assert_eq!(order.park(&frame(2, b"other")), Ok(()));
+        assert_eq!(order.parked(), (1, Order::MAX_BYTES));
+        assert!(order.has_parked() && !order.is_next_parked());
+        assert_eq!(order.advance(), 1);
+        assert!(order.is_next_parked());
+        let next = order.next_parked().unwrap();
+        assert_eq!((next.sequence, next.words, next.body), (2, [0, 2], &b"abcde"[..]));
+        assert_eq!(order.take_parked(), Some((2, [0, 2], b"abcde".to_vec())));
+        assert_eq!((order.next(), order.parked()), (3, (0, Order::MAX_BYTES - 5)));
+    }
+
+    #[test]
+    fn turns_compare_by_serial_numbers() {
+        for next in [0, 1, 7, 1 << 31, u32::MAX] {
+            let order = Order::starting_at(next);
+            let turns = [0, 1, i32::MAX as u32, 1 << 31, u32::MAX].map(|n| order.turn(next.wrapping_add(n)));
+            let expected = [
+                Turn::Now,
+                Turn::Early,
+                Turn::Early,
+                Turn::Duplicate,
+                Turn::Duplicate,
+            ];
+            assert_eq!(turns, expected, "{next}");
+        }
+    }
+
+    /// What one charge takes: units, and frames or entries.
+    fn cost(price: usize, charge: impl FnOnce(&mut Quantum)) -> (u32, usize) {
+        let mut quantum = Quantum::new(Price::for_invocations(price));
+        charge(&mut quantum);
+        assert_eq!(quantum.is_exhausted(), quantum.used >= 64);
+        (quantum.used, quantum.processed)
+    }
+
+    #[test]
+    fn everything_has_its_price() {
+        let prices = [0, 1, 2, 3, 16, 63, 64, 65, usize::MAX].map(|most| Price::for_invocations(most).0);
+        assert_eq!(prices, [64, 64, 32, 21, 4, 1, 1, 1, 1]);
+        let falling = [64, 21, 16, 7, 4, 3, 1].map(|price| Price(price).next().0);
+        assert_eq!(falling, [16, 5, 4, 1, 1, 1, 1]);
+
+        // 4 KiB are a unit.
+        for (bytes, units) in [(0, 0), (4095, 0), (4096, 1), (8191, 1), (8192, 2), (1 << 20, 256)] {
+            assert_eq!(cost(64, |quantum| quantum.charge(bytes)), (1 + units, 1));
+            assert_eq!(
+                cost(4, |quantum| quantum.charge_invocation(bytes)),
+                (16 + units, 1)
+            );
+            let request = |kind, flags, assembled| {
+                let header = Header {
+                    flags,
+                    ..Header::new(kind, 0, 0)
+                };
+                cost(64, |quantum| quantum.charge_request(header, bytes, assembled))
+            };
+            let (whole, last) = (FrameFlags::NONE, FrameFlags::ASSEMBLED);
+            assert_eq!(request(Kind::Sync, whole, 9000), (1 + units, 1));
+            assert_eq!(request(Kind::Install, whole, 9000), (8 + units, 1));
+            assert_eq!(request(Kind::Install, last, 9000), (8 + units + 2, 1));
+            assert_eq!(request(Kind::Stats, whole, 9000), (64 + units, 1));
+        }
+        // An entry of a run costs as 256 bytes do, or what its own do.
+        for (count, bytes, units) in [
+            (1, 0, 1),
+            (16, 256, 1),
+            (17, 256, 2),
+            (16, 257, 2),
+            (2, 5000, 3),
+            (1024, 8, 64),
+        ] {
+            let charged = cost(64, |quantum| quantum.charge_entries(count, bytes));
+            assert_eq!(charged, (units, count as usize), "{count} of {bytes} bytes");
+        }
+        assert_eq!(cost(64, Quantum::exhaust), (64, 0));
+        assert_eq!(
+            cost(64, |quantum| {
+                quantum.charge(1 << 20);
+                quantum.exhaust();
+            }),
+            (257, 1)
+        );
+        for (used, left) in [(0, 1024), (1, 1008), (62, 32), (63, 16), (64, 1), (300, 1)] {
+            let mut quantum = Quantum::new(Price::for_invocations(64));
+            quantum.used = used;
+            assert_eq!(quantum.is_exhausted(), used >= 64);
+            assert_eq!(quantum.entries_left(0), left, "{used}");
+        }
+        // A sum above all numbers stays exhausted.
+        let mut quantum = Quantum::new(Price::for_invocations(64));
+        quantum.used = u32::MAX - 1;
+        quantum.charge_entries(u32::MAX, 1 << 20);
+        assert!(quantum.is_exhausted());
     }
 }

@@ -74,3 +74,41 @@ impl PartlyReceived {
         Ok(self.kept)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_make_the_answer_or_an_error() {
+        let memory = AnswerMemory::new(1000);
+        let mut partly = PartlyReceived::new(5, 6, true, &memory);
+        assert!(partly.is_of(5, 6) && !partly.is_of(5, 7) && !partly.is_of(4, 6));
+        assert_eq!((partly.token(), partly.len(), partly.kept()), (5, 6, 0));
+        partly.append(&b"abc"[..], &memory).unwrap();
+        assert_eq!(partly.kept(), 3);
+        assert_eq!(partly.append(&b"defg"[..], &memory), Err(LENGTH));
+        partly.append(&b"def"[..], &memory).unwrap();
+        assert_eq!(partly.append(&b"g"[..], &memory), Err(LENGTH));
+        let answer = partly.finish().unwrap().unwrap();
+        assert_eq!(answer.into_bytes(), b"abcdef");
+
+        let mut short = PartlyReceived::new(5, 6, true, &memory);
+        short.append(&b"abcde"[..], &memory).unwrap();
+        assert_eq!(short.finish().unwrap_err(), LENGTH);
+    }
+
+    #[test]
+    fn what_nothing_awaits_is_counted_and_not_kept() {
+        let memory = AnswerMemory::new(100);
+        // No call, no memory, and a call that was dropped.
+        for (is_awaited, len) in [(false, 6), (true, 60), (true, 6)] {
+            let mut partly = PartlyReceived::new(5, len, is_awaited, &memory);
+            partly.append(&vec![1; len - 1][..], &memory).unwrap();
+            partly.drop_kept();
+            assert_eq!(partly.kept(), 0);
+            partly.append(&b"f"[..], &memory).unwrap();
+            assert!(partly.finish().unwrap().is_none(), "{is_awaited}, {len}");
+        }
+    }
+}
