@@ -12,6 +12,8 @@ use crate::order::{Order, Price, UNITS};
 use crate::server::{Server, ServerConfig};
 
 mod poll;
+#[cfg(test)]
+mod tests;
 
 /// What a node does on its connections.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use ifunc_abi::ImageId;
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
 use crate::buffer::AlignedBuffer;
+use crate::caller::Image;
 use crate::link::{Frame, Inbound, Link, LinkError, Outbound};
 
 /// The outgoing direction.
@@ -86,6 +88,10 @@ pub(crate) struct Arrived {
     pub(crate) is_dead: bool,
     pub(crate) released: usize,
     pub(crate) settled: usize,
+    /// Invocations in the first poll after an idle one.
+    pub(crate) quantum: usize,
+    /// How polls ended: whether they found something.
+    pub(crate) polls: Vec<bool>,
 }
 
 impl Inbound for Arrived {
@@ -111,6 +117,18 @@ impl Inbound for Arrived {
     fn settle(&mut self) {
         self.settled += std::mem::take(&mut self.released);
     }
+
+    fn is_empty(&mut self) -> bool {
+        self.frames.is_empty() && !self.is_dead
+    }
+
+    fn end_poll(&mut self, found: bool) {
+        self.polls.push(found);
+    }
+
+    fn first_quantum(&self) -> usize {
+        self.quantum
+    }
 }
 
 /// Both directions.
@@ -125,7 +143,10 @@ impl Ends {
     pub(crate) fn new(max_body: usize, credits: usize) -> Self {
         Self {
             tx: Wire::new(max_body, credits),
-            rx: Arrived::default(),
+            rx: Arrived {
+                quantum: usize::MAX,
+                ..Arrived::default()
+            },
             next: 0,
         }
     }
@@ -133,7 +154,18 @@ impl Ends {
     /// A frame arrives.
     pub(crate) fn arrive(&mut self, header: Header, body: &[u8]) {
         self.next += 1;
-        self.rx.frames.push_back((self.next, header, body.to_vec()));
+        self.arrive_as(self.next, header, body);
+    }
+
+    /// A frame arrives with this sequence number.
+    pub(crate) fn arrive_as(&mut self, sequence: u32, header: Header, body: &[u8]) {
+        self.rx.frames.push_back((sequence, header, body.to_vec()));
+    }
+
+    /// The peer is gone.
+    pub(crate) fn die(&mut self) {
+        self.tx.error = Some(LinkError::Closed);
+        self.rx.is_dead = true;
     }
 }
 
@@ -143,5 +175,57 @@ impl Link for Ends {
 
     fn split(&mut self) -> (&mut Wire, &mut Arrived) {
         (&mut self.tx, &mut self.rx)
+    }
+}
+
+/// An entry of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub(crate) id: ImageId,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) entries: u8,
+    pub(crate) entry: u8,
+    pub(crate) is_idempotent: bool,
+}
+
+impl Code {
+    /// The only entry of an image whose bytes are a letter.
+    pub(crate) fn new(letter: u8, len: usize) -> Self {
+        Self {
+            id: [letter; 32],
+            bytes: vec![letter; len],
+            entries: 1,
+            entry: 0,
+            is_idempotent: false,
+        }
+    }
+
+    pub(crate) fn idempotent(letter: u8, len: usize) -> Self {
+        Self {
+            is_idempotent: true,
+            ..Self::new(letter, len)
+        }
+    }
+}
+
+impl Image for Code {
+    fn id(&self) -> &ImageId {
+        &self.id
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn entries(&self) -> u8 {
+        self.entries
+    }
+
+    fn entry(&self) -> u8 {
+        self.entry
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.is_idempotent
     }
 }
