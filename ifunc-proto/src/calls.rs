@@ -10,6 +10,9 @@ use crate::completion::{Answer, AnswerMemory};
 use crate::link::{Body, LinkError};
 use crate::partly::PartlyReceived;
 
+#[cfg(test)]
+mod tests;
+
 /// What a completion answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -692,81 +695,3 @@ impl Lost {
 
 /// How a request ended. The error is boxed because it is rare and outcomes are moved.
 pub type Outcome = Result<Completion, Box<Lost>>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_finds_its_own_call_and_only_once() {
-        let mut calls = Calls::<()>::new(usize::MAX);
-        let first = calls.begin(Request::Flush, None);
-        calls.sent(first, 7);
-        assert!(calls.take(first).is_none());
-        calls.set_user(first, Some(()));
-        calls.last_send = Some((6, 0));
-        assert!(calls.end(first, Ok(Completion::executed())));
-        assert_eq!(calls.last_send, None, "frame 6 was consumed before frame 7");
-        calls.ended.clear();
-        assert!(!calls.end(first, Ok(Completion::executed())));
-        assert!(calls.take(first).is_some());
-        assert!(calls.take(first).is_none());
-        let again = FIRST_SLOTS as u64 + first;
-        let others: Vec<u64> = (first + 1..again)
-            .map(|_| calls.begin(Request::Flush, None))
-            .collect();
-        assert_eq!(
-            others,
-            (first + 1..again).collect::<Vec<_>>(),
-            "tokens are consecutive"
-        );
-        for &token in &others {
-            assert!(!calls.abandon(token, false));
-        }
-        let second = calls.begin(Request::Flush, None);
-        assert_eq!(second, again, "it has the same slot");
-        calls.set_user(second, Some(()));
-        let late = calls.end(first, Ok(Completion::executed()));
-        assert!(!late, "the old token is not the new one");
-        assert!(calls.pending(second).is_some());
-        assert!(calls.take(0).is_none(), "no call has token 0");
-    }
-
-    #[test]
-    fn calls_that_last_keep_their_slots_while_others_come_and_go() {
-        let mut calls = Calls::<()>::new(usize::MAX);
-        let lasting: Vec<u64> = (0..3).map(|_| calls.begin(Request::Flush, None)).collect();
-        for round in 0..100 {
-            let tokens: Vec<u64> = (0..round).map(|_| calls.begin(Request::Flush, None)).collect();
-            assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]));
-            assert_eq!(calls.in_use(), 3 + round);
-            for token in tokens {
-                calls.end(token, Ok(Completion::executed()));
-                assert!(calls.take(token).is_some());
-            }
-        }
-        assert!(calls.slots.len() <= 256, "the table holds twice what was in use");
-        assert!(lasting.iter().all(|&token| calls.pending(token).is_some()));
-        assert_eq!((calls.in_use(), calls.in_flight()), (3, 3));
-    }
-
-    #[test]
-    fn an_abandoned_token_stays_in_use_until_no_completion_can_arrive() {
-        let mut calls = Calls::<()>::new(usize::MAX);
-        let abandoned = calls.begin(Request::Flush, None);
-        calls.abandon(abandoned, true);
-        let other = calls.begin(Request::Flush, None);
-        assert_eq!(calls.in_use(), 2);
-        calls.end(abandoned, Ok(Completion::executed()));
-        assert_eq!(calls.in_use(), 1);
-        calls.sent(other, 1);
-        let unsent = calls.begin(Request::Flush, None);
-        let retry = calls.begin(Request::Invocation(0), Some(Retry::new(0, &[1])));
-        assert!(calls.has_retry_of(0));
-        assert_eq!(calls.lose("it died"), [retry]);
-        assert!(matches!(calls.take(other), Some(Err(lost)) if *lost == Lost::Indeterminate));
-        assert!(matches!(calls.take(unsent), Some(Err(lost)) if matches!(*lost, Lost::NotSent { .. })));
-        assert!(calls.take_retry(retry).is_some());
-        assert!(calls.take_retry(retry).is_none());
-    }
-}

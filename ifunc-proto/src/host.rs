@@ -11,6 +11,9 @@ use ifunc_abi::travel::TravelHead;
 
 use crate::link::Body;
 
+#[cfg(test)]
+mod tests;
+
 /// The serving side of a node. The connection calls it in the order of the frames.
 pub trait Host {
     /// An entry of an installed image, as a handle is bound to it. Dropping all entries of an image releases the image.
@@ -475,27 +478,4 @@ impl Host for NoHost {
     }
 
     fn observe(&mut self, _: Event) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_of_no_group_keeps_no_scopes() {
-        let reply_to = ReplyTo {
-            call: (0, 9),
-            sequence: 1,
-            is_batched: false,
-            payload: 0,
-            is_late: false,
-            max_answer: None,
-            longest: 0,
-        };
-        let refusal = NoHost.finish(1, reply_to).unwrap_err();
-        assert_eq!(
-            refusal,
-            Refusal::new(Rejection::NoNode, "this target keeps no scopes")
-        );
-    }
 }

@@ -186,3 +186,70 @@ impl Body for &[u8] {
         <[u8]>::as_ptr(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link with what each must have alone.
+    struct Least([u8; 8]);
+
+    impl Outbound for Least {
+        fn max_body(&self) -> usize {
+            8
+        }
+
+        fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, LinkError> {
+            match len {
+                0 => Ok(None),
+                1 => Err(LinkError::Closed),
+                _ => Ok(Some(&mut self.0[..len])),
+            }
+        }
+
+        fn commit(&mut self, header: Header, len: usize) -> u32 {
+            header.handle + len as u32
+        }
+    }
+
+    impl Inbound for Least {
+        type Body<'a> = &'a [u8];
+
+        fn peek(&mut self) -> Result<Option<Frame<&[u8]>>, LinkError> {
+            Ok(None)
+        }
+
+        fn release(&mut self) {}
+
+        fn settle(&mut self) {}
+    }
+
+    #[test]
+    fn a_transport_that_cannot_tell_decides_nothing() {
+        let link = &mut Least([0; 8]);
+        assert!(link.is_unconsumed(1), "it may be lost");
+        assert!(!link.is_empty(), "`peek` tells");
+        assert!(link.peek_plain(Kind::Exec).is_none());
+        assert_eq!(link.first_quantum(), usize::MAX);
+        let (reserved, memory) = link.try_reserve(4, 2).unwrap();
+        assert_eq!((reserved.len, reserved.align, memory.len()), (4, 2, 4));
+        assert_eq!(
+            link.commit_reserved(reserved, Header::new(Kind::Exec, 100, 0), 3),
+            103
+        );
+        assert!(link.try_reserve(0, 1).is_none() && link.try_reserve(1, 1).is_none());
+    }
+
+    #[test]
+    fn bytes_are_a_body() {
+        let bytes = &b"hello"[..];
+        assert!(!Body::is_empty(&bytes) && Body::is_empty(&&b""[..]));
+        assert_eq!(Body::as_ptr(&bytes), bytes.as_ptr());
+        assert_eq!(
+            (bytes.slice(1, 4), bytes.slice(5, 0)),
+            (Some(&b"ello"[..]), Some(&b""[..]))
+        );
+        assert_eq!((bytes.slice(2, 4), bytes.slice(6, 0)), (None, None));
+        assert_eq!(bytes.slice(1, usize::MAX), None);
+    }
+}

@@ -17,6 +17,8 @@ use crate::replies::{Answer, Destination, Replies};
 
 mod bindings;
 mod install;
+#[cfg(test)]
+mod tests;
 mod travel;
 
 use bindings::{Binding, Bindings};

@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::frame::{BODY_ALIGN, Header};
+use ifunc_abi::status::{Failure, Rejection, Status};
+use ifunc_abi::travel::TravelHead;
 
 use crate::buffer::AlignedBuffer;
 use crate::caller::Image;
-use crate::link::{Frame, Inbound, Link, LinkError, Outbound};
+use crate::host::{Event, Failed, Host, Install, Invocation, MalformedFrame, Refusal, ReplyTo};
+use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 
 /// The outgoing direction.
 #[derive(Debug)]
@@ -227,5 +230,247 @@ impl Image for Code {
 
     fn is_idempotent(&self) -> bool {
         self.is_idempotent
+    }
+}
+
+/// A host that records what it is asked for. `TAKES`: it takes invocations.
+///
+/// An image is a letter. `x` is refused, and a capital has one entry whatever its frame states. An invocation answers with its
+/// payload; with `fail` it fails, with `long` and a digit it has an answer of as many hundred bytes, with `take` the host takes it if
+/// it travels.
+#[derive(Debug)]
+pub(crate) struct Recorder<const TAKES: bool = false> {
+    pub(crate) log: Vec<String>,
+    pub(crate) events: Vec<Event>,
+    /// Bytes that it holds of a body at most.
+    pub(crate) budget: usize,
+    pub(crate) admits: bool,
+    /// What was taken.
+    pub(crate) taken: Vec<ReplyTo>,
+}
+
+impl<const TAKES: bool> Recorder<TAKES> {
+    pub(crate) fn new() -> Self {
+        Self {
+            log: Vec::new(),
+            events: Vec::new(),
+            budget: usize::MAX,
+            admits: true,
+            taken: Vec::new(),
+        }
+    }
+
+    /// Takes what was recorded: what the host was asked for, and the events.
+    pub(crate) fn take_log(&mut self) -> (Vec<String>, Vec<Event>) {
+        (std::mem::take(&mut self.log), std::mem::take(&mut self.events))
+    }
+
+    fn payload<B: Body>(&mut self, invocation: &Invocation<'_, B>) -> Vec<u8> {
+        let mut payload = vec![0; invocation.payload.len()];
+        invocation.payload.copy_to(&mut payload);
+        payload
+    }
+
+    fn record<B: Body>(
+        &mut self,
+        what: &str,
+        image: (u8, usize),
+        invocation: &Invocation<'_, B>,
+        answer: Option<usize>,
+    ) {
+        let payload = self.payload(invocation);
+        let shown = match payload.len() {
+            0..=20 => String::from_utf8_lossy(&payload).into_owned(),
+            len => format!("{len} bytes"),
+        };
+        let &Invocation {
+            sequence, is_batched, ..
+        } = invocation;
+        let place = if invocation.payload.is_in_place() {
+            "in place"
+        } else {
+            "private"
+        };
+        let batched = if is_batched { " of a batch" } else { "" };
+        let (letter, entry) = (char::from(image.0), image.1);
+        let line =
+            format!("{what} {letter}{entry}: {shown} {place}, frame {sequence}{batched}, answer {answer:?}");
+        self.log.push(line);
+    }
+}
+
+fn answered(payload: &[u8], answer: Option<&mut [u8]>) -> Result<usize, Box<Failed>> {
+    if payload == b"fail" {
+        return Err(Box::new(Failed::new(
+            Status::Failed(Failure::Payload),
+            b"it failed".to_vec(),
+        )));
+    }
+    if let Some(&[digit]) = payload.strip_prefix(b"long") {
+        let len = 100 * usize::from(digit - b'0');
+        return Err(Box::new(Failed::answered(Box::new(vec![digit; len]))));
+    }
+    Ok(answer.map_or(0, |answer| {
+        let len = payload.len().min(answer.len());
+        answer[..len].copy_from_slice(&payload[..len]);
+        len
+    }))
+}
+
+impl<const TAKES: bool> Host for Recorder<TAKES> {
+    /// The letter, and the index of the entry.
+    type Image = (u8, usize);
+
+    const TAKES: bool = TAKES;
+
+    fn install(&mut self, install: Install) -> Result<Vec<Self::Image>, Refusal> {
+        let Install {
+            handle,
+            entries,
+            id,
+            scheme,
+            body,
+            signature,
+            image,
+        } = install;
+        let letter = id[0];
+        let bytes = &body[image];
+        assert!(bytes.iter().all(|&byte| byte == letter));
+        self.log.push(format!(
+            "install {} at {handle}, {entries} entries, scheme {scheme}, {} bytes of a signature, {} of an image",
+            char::from(letter),
+            body[signature].len(),
+            bytes.len()
+        ));
+        match letter {
+            b'x' => Err(Refusal::new(Rejection::Policy, "no x")),
+            b'A'..=b'Z' => Ok(vec![(letter, 0)]),
+            _ => Ok((0..entries).map(|entry| (letter, entry)).collect()),
+        }
+    }
+
+    fn has_id(&mut self, image: &Self::Image, id: &ImageId) -> bool {
+        image.0 == id[0]
+    }
+
+    fn invoke<B: Body>(
+        &mut self,
+        image: &Self::Image,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        assert!(!TAKES);
+        self.record(
+            "run",
+            *image,
+            &invocation,
+            answer.as_ref().map(|answer| answer.len()),
+        );
+        answered(&self.payload(&invocation), answer)
+    }
+
+    fn take<B: Body>(&mut self, image: &Self::Image, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
+        self.record("take", *image, invocation, reply_to.max_answer());
+        self.taken.push(reply_to);
+    }
+
+    fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
+        self.log.push(format!("statistics from {offset}, at most {max}"));
+        (Status::Executed, vec![1; max.min(77)])
+    }
+
+    fn admits_travel(&mut self) -> bool {
+        self.admits
+    }
+
+    fn travel<B: Body>(
+        &mut self,
+        image: &Self::Image,
+        invocation: Invocation<'_, B>,
+        head: &TravelHead,
+        reply_to: ReplyTo,
+        answer: Option<&mut [u8]>,
+    ) -> Result<Option<usize>, Box<Failed>> {
+        self.record(
+            "travel",
+            *image,
+            &invocation,
+            answer.as_ref().map(|answer| answer.len()),
+        );
+        self.log.push(format!(
+            "of {} hops, call {:?}, late {}, at most {:?} or {} elsewhere, {} bytes",
+            head.hop_limit,
+            reply_to.call,
+            reply_to.is_late,
+            reply_to.max_answer(),
+            reply_to.longest_answer(),
+            reply_to.payload,
+        ));
+        let payload = self.payload(&invocation);
+        if payload == b"take" {
+            self.taken.push(reply_to);
+            return Ok(None);
+        }
+        answered(&payload, answer).map(Some)
+    }
+
+    fn reject_travel(
+        &mut self,
+        head: &TravelHead,
+        reply_to: &ReplyTo,
+        failed: Box<Failed>,
+    ) -> Option<Box<Failed>> {
+        let (call, detail) = (
+            reply_to.call,
+            String::from_utf8_lossy(&failed.detail).into_owned(),
+        );
+        self.log.push(format!(
+            "reject of {} hops, call {call:?}, {} bytes: {detail}",
+            head.hop_limit, reply_to.payload
+        ));
+        (head.hop_limit.get() != 99).then_some(failed)
+    }
+
+    fn finish(&mut self, scope: u32, reply_to: ReplyTo) -> Result<(), Refusal> {
+        self.log.push(format!(
+            "finish {scope}, call {:?}, at most {:?}",
+            reply_to.call,
+            reply_to.max_answer()
+        ));
+        match scope {
+            0 => Err(Refusal::new(Rejection::NoNode, "no scope")),
+            _ => {
+                self.taken.push(reply_to);
+                Ok(())
+            }
+        }
+    }
+
+    fn grant(&mut self, token: u64, count: u32) {
+        self.log.push(format!("grant {count} to {token}"));
+    }
+
+    fn cancel(&mut self, token: u64) {
+        self.log.push(format!("cancel {token}"));
+    }
+
+    fn node_frame(&mut self, header: Header, body: &[u8]) -> Result<(), MalformedFrame> {
+        self.log
+            .push(format!("{:?} of a node, {} bytes", header.kind, body.len()));
+        match body {
+            b"bad" => Err(MalformedFrame("bad")),
+            _ => Ok(()),
+        }
+    }
+
+    fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+        match bytes <= self.budget {
+            true => Ok(()),
+            false => Err(Refusal::new(Rejection::Quota, "too much")),
+        }
+    }
+
+    fn observe(&mut self, event: Event) {
+        self.events.push(event);
     }
 }
