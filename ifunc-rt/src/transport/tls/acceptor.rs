@@ -422,6 +422,131 @@ mod tests {
     use crate::tests::logs::Log;
     use crate::transport::tls::tests::authority::{Authority, Says};
 
+    /// One whose sockets no thread watches, and its address.
+    fn idle() -> (Arc<Acceptor>, SocketAddr) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let watcher = Watcher::idle(std::process::id());
+        let keys = TlsKeys::of_tests();
+        let limits = ifunc_abi::frame::Limits {
+            max_payload: 1 << 20,
+            max_image: 1 << 20,
+            max_answer: 1 << 20,
+        };
+        let config = ListenConfig {
+            max_connections: 2,
+            ..ListenConfig::new(limits)
+        };
+        let acceptor = Acceptor {
+            listening: Watch::new(&watcher, listener.into()),
+            config,
+            tls: Server::new(&keys).unwrap(),
+            keys,
+            node: AtomicU32::new(0),
+            watcher,
+            doorbell: Arc::new(Doorbell::new().unwrap()),
+            last: AtomicU64::new(0),
+            state: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+        };
+        (Arc::new(acceptor), address)
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_half_open_connections_is_closed() {
+        let (acceptor, address) = idle();
+        let mut clients = Vec::new();
+        let mut connect = || {
+            let before = acceptor.state().order.len();
+            clients.push(std::net::TcpStream::connect(address).unwrap());
+            acceptor.accept_pending();
+            let state = acceptor.state();
+            assert_eq!(state.order.len(), before + 1);
+            (*state.order.back().unwrap(), state.half_open.len())
+        };
+        let tokens: Vec<Token> = (1..=MOST_HALF_OPEN)
+            .map(|count| {
+                let (token, half_open) = connect();
+                assert_eq!(half_open, count);
+                token
+            })
+            .collect();
+        let is_there = |token| acceptor.state().half_open.contains_key(token);
+        assert!(tokens.iter().all(is_there));
+        for socket in acceptor.state().half_open.values() {
+            let flags = rustix::fs::fcntl_getfl(&socket.socket).unwrap();
+            assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
+            let flags = rustix::io::fcntl_getfd(&socket.socket).unwrap();
+            assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
+        }
+        Watched::due(Arc::clone(&acceptor), tokens[1]);
+        Watched::ready(Arc::clone(&acceptor), tokens[2]);
+        assert!(
+            !is_there(&tokens[1]) && is_there(&tokens[2]),
+            "overdue, and silent"
+        );
+        assert_eq!(connect().1, MOST_HALF_OPEN);
+        assert!(is_there(&tokens[0]));
+        let (last, half_open) = {
+            let before = acceptor.state().half_open.len();
+            let socket = std::net::TcpStream::connect(address).unwrap();
+            acceptor.accept_pending();
+            let last = *acceptor.state().order.back().unwrap();
+            drop(socket);
+            (last, (before, acceptor.state().half_open.len()))
+        };
+        assert_eq!(half_open, (MOST_HALF_OPEN, MOST_HALF_OPEN));
+        assert!(!is_there(&tokens[0]) && is_there(&tokens[2]) && is_there(&last));
+        // A source that has left is forgotten, and so are the tokens of all that came before and are no more.
+        Watched::ready(Arc::clone(&acceptor), last);
+        assert!(!is_there(&last));
+        for token in &tokens {
+            Watched::due(Arc::clone(&acceptor), *token);
+        }
+        let state = acceptor.state();
+        assert_eq!(state.half_open.len(), 1);
+        assert!(state.half_open.contains_key(state.order.front().unwrap()));
+    }
+
+    #[test]
+    fn a_hello_is_checked_to_its_last_byte_and_places_are_counted() {
+        use crate::transport::tls::credentials::{Client, server_name};
+
+        let (acceptor, address) = idle();
+        let client = Client::new(&TlsKeys::of_tests(), "here").unwrap();
+        let tls = rustls::ClientConnection::new(client.config, server_name()).unwrap();
+        let socket = std::net::TcpStream::connect(address).unwrap();
+        let greeted = Greeted {
+            socket: Watch::new(&acceptor.watcher, socket.into()),
+            stream: Stream::new(tls),
+        };
+        let check = |message: &[u8]| {
+            let proof = Proof {
+                key: TlsKeys::of_tests().key().public(),
+                chain: None,
+            };
+            acceptor.check(&greeted, proof, message).map(|(_, hello)| hello)
+        };
+        let sent = crate::hello::invoking(7);
+        let message = sent.encode(greeting::TAG);
+        assert_eq!(check(&message), Ok(sent));
+        let mut newer = message.to_vec();
+        newer[8] += 1;
+        let version = HelloError::Version(hello::WIRE_VERSION + 1).to_string();
+        assert_eq!(check(&newer), Err((false, version)));
+        let form = (false, HelloError::Form.to_string());
+        assert_eq!(check(&[&message[..], &[0]].concat()), Err(form.clone()));
+        assert_eq!(check(b""), Err(form));
+        acceptor.waiting.store(MOST_WAITING - 1, Ordering::Relaxed);
+        acceptor.doorbell.connections.store(1, Ordering::Relaxed);
+        assert_eq!(check(&message), Ok(sent));
+        acceptor.doorbell.connections.store(2, Ordering::Relaxed);
+        assert_eq!(check(&message), Err((true, no_more_than(2))));
+        acceptor.waiting.store(MOST_WAITING, Ordering::Relaxed);
+        assert_eq!(check(&message), Err((true, TOO_MANY_WAIT.into())));
+    }
+
     #[test]
     fn each_refusal_is_one_line() {
         let [own, peer, named, former, stranger] =

@@ -260,6 +260,43 @@ mod tests {
     }
 
     #[test]
+    fn credits_wait_until_there_are_several_or_a_frame_carries_them() {
+        let size = RingSize {
+            slots: 64,
+            data: RingSize::MIN_DATA,
+        };
+        let (mut near, mut far) = (Flow::new(size, size), Flow::new(size, size));
+        for round in 1..=3 {
+            for (count, is_due) in [(1, false), (2, true)] {
+                far.take(&frame(&mut near, b"x")).unwrap();
+                let arrived = far.next().unwrap();
+                assert!(near.is_unconsumed(arrived.head.sequence));
+                far.release(&arrived.body);
+                far.settle();
+                let due = far.due();
+                assert_eq!(due.is_some(), is_due, "{round} {count}");
+                if let Some(credits) = due {
+                    assert_eq!(credits.released.frames, 2 * round);
+                    near.take(&credits.encode()).unwrap();
+                    assert!(!near.is_unconsumed(2 * round));
+                }
+            }
+        }
+        far.take(&frame(&mut near, b"x")).unwrap();
+        far.take(&frame(&mut near, b"a begun one")[..HEAD + 1]).unwrap();
+        assert!(far.has_arrived() && far.begun.is_some());
+        far.discard();
+        assert!(!far.has_arrived() && far.next().is_none() && far.begun.is_none());
+    }
+
+    #[test]
+    fn a_packet_has_memory_for_what_was_stated() {
+        let packet = Packet::with_capacity(100).unwrap();
+        assert!(packet.capacity() >= 100 && packet.capacity().is_multiple_of(BODY_ALIGN));
+        assert_eq!((packet.bytes(), Packet::default().capacity()), (&[][..], 0));
+    }
+
+    #[test]
     fn what_exceeds_the_window_is_refused_before_memory_is_taken_for_it() {
         let (mut near, mut far) = pair();
         for _ in 0..4 {

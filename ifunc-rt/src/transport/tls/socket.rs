@@ -71,3 +71,87 @@ pub(super) fn undelivered(socket: BorrowedFd<'_>) -> libc::c_int {
 pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     TcpStream::from(socket.try_clone_to_owned()?).peer_addr()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::net::TcpListener;
+
+    use rustix::fs::{OFlags, fcntl_getfl};
+    use rustix::io::{FdFlags, fcntl_getfd};
+    use rustix::net::sockopt::{
+        socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl, tcp_nodelay, tcp_user_timeout,
+    };
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    #[test]
+    fn a_silent_peer_is_given_up_within_its_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = connect_until(listener.local_addr().unwrap(), soon())
+            .unwrap()
+            .unwrap();
+        assert!(fcntl_getfl(&socket).unwrap().contains(OFlags::NONBLOCK));
+        assert_eq!(fcntl_getfd(&socket).unwrap(), FdFlags::CLOEXEC);
+        assert_eq!(
+            peer_address(socket.as_fd()).unwrap(),
+            listener.local_addr().unwrap()
+        );
+        for (seconds, every) in [(0, 1), (1, 1), (20, 5), (23, 5)] {
+            set_options(socket.as_fd(), Duration::from_secs(seconds)).unwrap();
+            let every = Duration::from_secs(every);
+            assert_eq!(
+                u64::from(tcp_user_timeout(&socket).unwrap()),
+                (seconds * 1000).max(1)
+            );
+            assert_eq!(tcp_keepidle(&socket).unwrap(), every);
+            assert_eq!(tcp_keepintvl(&socket).unwrap(), every);
+            assert_eq!(tcp_keepcnt(&socket).unwrap(), PROBES);
+            assert!(socket_keepalive(&socket).unwrap() && tcp_nodelay(&socket).unwrap());
+        }
+    }
+
+    /// A host that does not answer: one whose queue of new connections is full.
+    #[test]
+    fn an_attempt_ends_at_its_deadline() {
+        let socket = socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        rustix::net::bind(&socket, &any).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let at = TcpListener::from(socket);
+        let address = at.local_addr().unwrap();
+        let mut connected = Vec::new();
+        let is_over = (0..10).any(|_| {
+            let began = Instant::now();
+            let made = connect_until(address, began + Duration::from_millis(30)).unwrap();
+            let waited = began.elapsed() >= Duration::from_millis(30);
+            let is_none = made.is_none();
+            connected.extend(made);
+            is_none && waited
+        });
+        assert!(is_over);
+    }
+
+    #[test]
+    fn what_the_peer_has_not_acknowledged_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = connect_until(listener.local_addr().unwrap(), soon())
+            .unwrap()
+            .unwrap();
+        let _peer = listener.accept().unwrap();
+        assert_eq!(undelivered(socket.as_fd()), 0);
+        assert!(!wait(socket.as_fd(), PollFlags::IN, Instant::now()));
+        assert!(wait(socket.as_fd(), PollFlags::OUT, soon()));
+        while rustix::io::write(&socket, &[0; 1 << 16]).is_ok() {}
+        assert!(undelivered(socket.as_fd()) > 0);
+    }
+}

@@ -98,6 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_body_takes_whole_units() {
+        assert_eq!([0, 1, 64, 65, 1 << 20].map(units), [0, 1, 1, 2, 1 << 14]);
+    }
+
+    #[test]
     fn heads_are_decoded_as_they_were_encoded() {
         let released = Released {
             frames: u32::MAX,
