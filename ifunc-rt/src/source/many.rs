@@ -13,7 +13,8 @@ use super::error::Error;
 use super::handle::{Framing, Handle, Submitter};
 
 /// Payloads that are taken from the caller's iterator before the lock is taken, and outcomes that are taken under one lock.
-const CHUNK: usize = 256;
+/// The allocator keeps a vector of so many words at hand; it searches for a longer one.
+const CHUNK: usize = 128;
 
 impl<E: Encoding> Handle<E> {
     /// As [`send`](Self::send) for each payload, in order. Meant for an [aggregated](Self::aggregated) handle, where an
