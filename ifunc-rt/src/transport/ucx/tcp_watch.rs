@@ -129,6 +129,8 @@ fn members(text: &str) -> impl Iterator<Item = RawFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
     use rustix::event::epoll;
@@ -139,7 +141,7 @@ mod tests {
     fn descriptors_are_found_in_epoll_instances() {
         let instance = || epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let (outer, inner) = (instance(), instance());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let add = |to: &std::os::fd::OwnedFd, fd: BorrowedFd<'_>| {
             epoll::add(to, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
         };
@@ -148,13 +150,115 @@ mod tests {
         let mut found = BTreeSet::new();
         collect(outer.as_raw_fd(), DEPTH, &mut found);
         assert_eq!(found, [inner.as_raw_fd(), listener.as_raw_fd()].into());
-        // A peer that has nothing to acknowledge is not silent.
-        let mut watch = Watch {
-            timeout: Duration::ZERO,
+        found.clear();
+        collect(outer.as_raw_fd(), 0, &mut found);
+        assert_eq!(found, [inner.as_raw_fd()].into());
+    }
+
+    /// A watch with this timeout, whatever the environment says.
+    fn watch(timeout: Duration) -> Watch {
+        Watch {
+            timeout,
             next: None,
             unanswered: BTreeMap::new(),
-        };
-        assert_eq!(watch.shut_down_silent(outer.as_fd()), 0);
+        }
+    }
+
+    /// A connection, in an epoll instance, to a peer whose host has vanished.
+    struct Vanished {
+        epoll: std::os::fd::OwnedFd,
+        here: TcpStream,
+        _there: TcpStream,
+    }
+
+    impl Vanished {
+        fn new() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let there = listener.accept().unwrap().0;
+            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+            epoll::add(&epoll, &here, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+            // The filter of that socket drops each packet, so nothing is acknowledged: `return 0`.
+            let mut instruction = libc::sock_filter {
+                code: (libc::BPF_RET | libc::BPF_K) as u16,
+                jt: 0,
+                jf: 0,
+                k: 0,
+            };
+            let filter = libc::sock_fprog {
+                len: 1,
+                filter: &raw mut instruction,
+            };
+            // SAFETY: the kernel reads the program, of one instruction, during the call.
+            let status = unsafe {
+                libc::setsockopt(
+                    there.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_ATTACH_FILTER,
+                    (&raw const filter).cast(),
+                    size_of::<libc::sock_fprog>() as libc::socklen_t,
+                )
+            };
+            assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+            Self {
+                epoll,
+                here,
+                _there: there,
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_has_nothing_to_acknowledge_is_not_silent() {
+        let vanished = Vanished::new();
+        assert_eq!(silence(vanished.here.as_raw_fd()), None);
+        assert_eq!(watch(Duration::ZERO).shut_down_silent(vanished.epoll.as_fd()), 0);
+    }
+
+    #[test]
+    fn a_connection_whose_peer_does_not_acknowledge_is_ended_after_the_timeout() {
+        let mut vanished = Vanished::new();
+        vanished.here.write_all(b"lost").unwrap();
+        let sent = Instant::now();
+        while silence(vanished.here.as_raw_fd()).is_none() {
+            assert!(sent.elapsed() < Duration::from_secs(30), "nothing is sent again");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(resends());
+        // Silent already, but it may have begun right now: it is noted, and ended later.
+        let timeout = Duration::from_millis(400);
+        let mut watch = watch(timeout);
+        let (began, mut checks) = (Instant::now(), 1);
+        assert_eq!(watch.shut_down_silent(vanished.epoll.as_fd()), 0);
+        while watch.shut_down_silent(vanished.epoll.as_fd()) == 0 {
+            assert!(began.elapsed() < Duration::from_secs(30), "it is not ended");
+            std::thread::sleep(Duration::from_millis(5));
+            checks += 1;
+        }
+        assert!(began.elapsed() >= timeout * 3 / 4, "{checks} checks");
+        assert_eq!(vanished.here.read(&mut [0]).unwrap(), 0, "it is shut down");
+    }
+
+    #[test]
+    fn a_peer_that_answers_again_is_waited_for_from_the_beginning() {
+        let mut vanished = Vanished::new();
+        vanished.here.write_all(b"lost").unwrap();
+        let sent = Instant::now();
+        while silence(vanished.here.as_raw_fd()).is_none() {
+            assert!(sent.elapsed() < Duration::from_secs(30), "nothing is sent again");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut watch = watch(Duration::from_secs(60));
+        let fd = vanished.here.as_raw_fd();
+        // It was silent since before its last packet arrived: that silence is over.
+        let long_ago = Instant::now() - Duration::from_secs(3600);
+        watch.unanswered.insert(fd, long_ago);
+        assert_eq!(watch.shut_down_silent(vanished.epoll.as_fd()), 0);
+        assert!(watch.unanswered[&fd] > long_ago);
+        // The same silence goes on.
+        let noted = watch.unanswered[&fd];
+        assert_eq!(watch.shut_down_silent(vanished.epoll.as_fd()), 0);
+        assert_eq!(watch.unanswered[&fd], noted);
     }
 
     #[test]
@@ -165,6 +269,8 @@ mod tests {
             };
             assert!(watch.is_due());
             assert!(!watch.is_due(), "{timeout:?}");
+            let next = watch.next.unwrap() - Instant::now();
+            assert!(next <= timeout / PART && next > timeout.min(MOST) / PART - Duration::from_secs(1) / 4);
         }
     }
 }
