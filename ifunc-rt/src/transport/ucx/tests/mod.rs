@@ -36,6 +36,7 @@ macro_rules! by_each_mode {
 mod attached;
 mod engine;
 mod one_process;
+mod places;
 mod two_processes;
 mod unauthenticated;
 mod unauthenticated_put;
