@@ -45,12 +45,13 @@ impl Locked<'_> {
 
     /// Arms the worker, and counts how often in succession it was stuck.
     pub(super) fn try_arm(&mut self) -> Result<(), Unarmed<Status>> {
-        let rounds = if self.state.stuck == 0 { ROUNDS } else { FEW_ROUNDS };
-        let armed = try_arm(self, rounds, |locked| locked.worker.arm(), Locked::progress);
-        self.state.stuck = match armed {
-            Err(Unarmed::Stuck) => self.state.stuck.saturating_add(1),
-            _ => 0,
-        };
+        let (armed, stuck) = try_arm(
+            self,
+            self.state.stuck,
+            |locked| locked.worker.arm(),
+            Locked::progress,
+        );
+        self.state.stuck = stuck;
         armed
     }
 
@@ -68,22 +69,27 @@ impl Locked<'_> {
     }
 }
 
-/// Arms; where something has happened, progresses and tries again. `progress` says whether there were events.
+/// Arms; where something has happened, progresses and tries again. `progress` says whether there were events. With it, and how often
+/// in succession it was stuck, which it was `stuck` times before.
 fn try_arm<T, E>(
     what: &mut T,
-    rounds: usize,
+    stuck: u32,
     mut arm: impl FnMut(&mut T) -> Result<bool, E>,
     mut progress: impl FnMut(&mut T) -> bool,
-) -> Result<(), Unarmed<E>> {
+) -> (Result<(), Unarmed<E>>, u32) {
+    let rounds = if stuck == 0 { ROUNDS } else { FEW_ROUNDS };
     let mut some = false;
     for _ in 0..rounds {
         match arm(what) {
-            Ok(true) => return Ok(()),
+            Ok(true) => return (Ok(()), 0),
             Ok(false) => some |= progress(what),
-            Err(status) => return Err(Unarmed::Refused(status)),
+            Err(status) => return (Err(Unarmed::Refused(status)), 0),
         }
     }
-    Err(if some { Unarmed::Busy } else { Unarmed::Stuck })
+    match some {
+        true => (Err(Unarmed::Busy), 0),
+        false => (Err(Unarmed::Stuck), stuck.saturating_add(1)),
+    }
 }
 
 /// The pause after so many attempts in succession that found UCX stuck: short at first, because a peer that works makes room in
@@ -111,10 +117,11 @@ mod tests {
             attempts += 1;
             if attempts <= busy { Ok(false) } else { then }
         };
-        let armed = try_arm(&mut (), ROUNDS, arm, |()| {
+        let (armed, stuck) = try_arm(&mut (), 0, arm, |()| {
             rounds += 1;
             rounds == some
         });
+        assert_eq!(stuck, u32::from(armed == Err(Unarmed::Stuck)));
         (armed, rounds)
     }
 
@@ -124,6 +131,25 @@ mod tests {
         assert_eq!(after(ROUNDS - 1, 0, Ok(true)), (Ok(()), ROUNDS - 1));
         assert_eq!(after(usize::MAX, ROUNDS, Ok(true)), (Err(Unarmed::Busy), ROUNDS));
         assert_eq!(after(usize::MAX, 0, Ok(true)), (Err(Unarmed::Stuck), ROUNDS));
+    }
+
+    #[test]
+    fn where_it_was_stuck_before_there_are_fewer_rounds() {
+        let mut rounds = 0;
+        let never = |_: &mut ()| Ok::<_, ()>(false);
+        let armed = try_arm(&mut (), 7, never, |()| {
+            rounds += 1;
+            false
+        });
+        assert_eq!((armed, rounds), ((Err(Unarmed::Stuck), 8), FEW_ROUNDS));
+        // Whatever else it is, it is not stuck any more.
+        assert_eq!(try_arm(&mut (), 7, never, |()| true), (Err(Unarmed::Busy), 0));
+        assert_eq!(
+            try_arm(&mut (), 7, |()| Ok::<_, ()>(true), |()| true),
+            (Ok(()), 0)
+        );
+        let refused = try_arm(&mut (), 7, |()| Err("no"), |()| true);
+        assert_eq!(refused, (Err(Unarmed::Refused("no")), 0));
     }
 
     #[test]

@@ -161,3 +161,37 @@ impl Handler for EventQueue {
         self.push(Event::Requested(request));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::os::wait_readable;
+
+    #[test]
+    fn the_next_event_wakes_a_thread_that_sleeps_on_a_worker_of_the_applications() {
+        let event_fd = Arc::new(EventFd::new().unwrap());
+        let mut queue = EventQueue::new(Some(Arc::clone(&event_fd)));
+        let is_woken = || wait_readable((*event_fd).as_fd(), Instant::now());
+        let event = || Event::Completed(Pool::default().take(0), Ok(()));
+        queue.push(event());
+        assert!(!is_woken(), "nobody sleeps");
+        queue.arm();
+        assert!(!is_woken());
+        queue.push(event());
+        assert!(is_woken());
+        // Once: until it is armed again.
+        event_fd.clear();
+        queue.push(event());
+        assert!(!is_woken() && !queue.is_empty());
+    }
+
+    #[test]
+    fn only_buffers_of_a_worker_of_ours_are_kept() {
+        assert!(!EventQueue::new(None).copies_all());
+        let event_fd = Arc::new(EventFd::new().unwrap());
+        assert!(EventQueue::new(Some(event_fd)).copies_all());
+    }
+}

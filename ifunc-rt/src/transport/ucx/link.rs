@@ -124,7 +124,7 @@ pub(super) struct Outbox {
     handle: Arc<Handle>,
     packet: Option<Packet>,
     reserved: usize,
-    /// The largest packet that is never sparse.
+    /// The largest packet that is never sparse: at least [`Packet::LEAST`].
     small: usize,
     /// The largest packet that is kept.
     most: usize,
@@ -179,10 +179,6 @@ impl Outbox {
             return packet;
         }
         let mut small = locked.packet(len);
-        if small.capacity() >= packet.capacity() {
-            locked.give(small);
-            return packet;
-        }
         small.copy_from(&packet, len);
         self.packet = Some(packet);
         small

@@ -139,9 +139,18 @@ mod tests {
         let there = packet.body(1).as_ptr();
         assert!(there.addr().is_multiple_of(BODY_ALIGN));
         pool.give(packet);
+        assert_eq!(pool.free, BODY + 4096);
         assert_eq!(pool.take(4096).body(1).as_ptr(), there);
+        assert_eq!(pool.free, 0);
         let many: Vec<_> = (0..20).map(|_| pool.take(1 << 20)).collect();
         many.into_iter().for_each(|packet| pool.give(packet));
-        assert!(pool.free <= Pool::MOST && pool.free > Pool::MOST / 2);
+        assert_eq!(pool.free, 7 * (BODY + (1 << 20)));
+        // As many as are kept, to the byte.
+        let rest = Pool::MOST - pool.free;
+        for (len, is_kept) in [(rest + 1, false), (rest, true)] {
+            let before = pool.free;
+            pool.give(Packet::new(len - BODY));
+            assert_eq!(pool.free - before, if is_kept { len } else { 0 });
+        }
     }
 }

@@ -310,3 +310,47 @@ impl Drop for Calling {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ::ucx::code::UCS_ERR_NO_MEMORY;
+
+    use super::*;
+
+    /// What a failed endpoint means depends on what UCX says and on what the address is of.
+    #[test]
+    fn each_failure_says_what_to_do() {
+        let Ok(ucx) = Library::load() else { return };
+        let text = |code, address| failed(ucx.status(code), address).to_string();
+        for code in [
+            UCS_ERR_CONNECTION_RESET,
+            UCS_ERR_NOT_CONNECTED,
+            UCS_ERR_ENDPOINT_TIMEOUT,
+            UCS_ERR_SHMEM_SEGMENT,
+        ] {
+            let error = failed(ucx.status(code), "ucx://there:1");
+            assert!(
+                matches!(&error, ConnectError::NobodyListens { address, .. } if address == "ucx://there:1")
+            );
+        }
+        let rejected = text(UCS_ERR_REJECTED, "ucx://there:1");
+        assert!(
+            rejected.contains("`ucx://there:1` rejected") && rejected.contains("help: try again in a moment"),
+            "{rejected}"
+        );
+        let [host, worker] =
+            ["ucx://there:1", "ucx-worker:00"].map(|address| text(UCS_ERR_UNREACHABLE, address));
+        assert!(
+            host.contains("help: both sides need a transport in common"),
+            "{host}"
+        );
+        assert!(
+            worker.contains("help: the target whose address this is may have ended"),
+            "{worker}"
+        );
+        let other = failed(ucx.status(UCS_ERR_NO_MEMORY), "ucx://there:1");
+        assert!(
+            matches!(&other, ConnectError::Ucx { doing, problem } if *doing == CONNECTING && !problem.contains("help"))
+        );
+    }
+}

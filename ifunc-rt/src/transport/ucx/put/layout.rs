@@ -228,6 +228,47 @@ mod tests {
     }
 
     #[test]
+    fn the_ring_begins_at_the_page_behind_the_commit_words() {
+        let at = |slots, line| {
+            let data = RingSize::MIN_DATA;
+            Layout::new(RingSize { slots, data }).line(line)
+        };
+        assert_eq!((at(2, 0), at(2, 3)), (4096, 4096 + 192));
+        // 512 bytes, and 8 for each slot.
+        assert_eq!((at(256, 0), at(512, 0), at(1024, 0)), (4096, 8192, 12_288));
+    }
+
+    #[test]
+    fn words_lie_where_it_is_stated_and_all_of_them_are_cleared() {
+        let layout = Layout::new(RingSize {
+            slots: 4,
+            data: RingSize::MIN_DATA,
+        });
+        let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let memory = Arc::new(memory);
+        let view = View::new(Arc::clone(&memory), layout, 7);
+        view.clear();
+        let cleared = [0, 128, 256, 264, 512, 520, 528, 536];
+        let is_zero = |offset: usize| memory[offset / 8].load(Ordering::Relaxed) == 0;
+        assert!(
+            (0..layout.len())
+                .step_by(8)
+                .filter(|&offset| is_zero(offset))
+                .eq(cleared)
+        );
+
+        let credits = Credits { frames: 5, data: 9 };
+        view.post_frames(3);
+        view.post_credits(credits);
+        let words = [256, 264].map(|offset| memory[offset / 8].load(Ordering::Relaxed));
+        assert_eq!(words, [3, 9 << 32 | 5]);
+        assert_eq!(view.frames_posted(), 3);
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        let posted = Posted::decode(bytes.as_slice().try_into().unwrap());
+        assert_eq!(posted, Posted { frames: 3, credits });
+    }
+
+    #[test]
     fn only_the_number_of_this_lap_and_connection_has_landed() {
         let layout = Layout::new(RingSize {
             slots: 2,

@@ -199,7 +199,13 @@ mod tests {
             nonce: 0x89ab_cdef,
             key: (0..100).collect(),
         };
-        assert_eq!(Offer::decode(&offer.encode(), layout()), Ok(offer.clone()));
+        let longest = Offer {
+            key: vec![1; LONGEST_KEY],
+            ..offer.clone()
+        };
+        for right in [&offer, &longest] {
+            assert_eq!(Offer::decode(&right.encode(), layout()).as_ref(), Ok(right));
+        }
         for wrong in [
             Offer {
                 address: 0,

@@ -217,6 +217,20 @@ mod tests {
     }
 
     #[test]
+    fn header_and_body_lie_together_unless_the_body_begins_the_ring_again() {
+        let lines = Layout::new(SMALL).lines();
+        for (at, len, is_whole) in [
+            (3, 0, true),
+            (3, INLINE + 1, true),
+            (lines - 2, 64, true),
+            (lines - 2, 65, false),
+        ] {
+            let place = Place::new(at, lines, len);
+            assert_eq!(place.is_whole(), is_whole, "{place:?}");
+        }
+    }
+
+    #[test]
     fn a_shorter_body_takes_no_more_lines() {
         let lines = Layout::new(SMALL).lines();
         for at in 0..lines {

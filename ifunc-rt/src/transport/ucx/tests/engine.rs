@@ -1,18 +1,19 @@
 //! One engine by itself.
 
-use std::sync::Arc;
-
-use ::ucx::{EndpointId, Library};
+use ::ucx::EndpointId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::in_hand::{engine, insert, open};
 use super::*;
-use crate::transport::config::PEER_TIMEOUT;
+use crate::transport::handshake::HANDSHAKE_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
-use crate::transport::ucx::events::Event;
+use crate::transport::ucx::events::{Data, Event};
+use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId, Frame};
 
-fn engine() -> Arc<Engine> {
-    let ucx = Library::load().unwrap();
-    Engine::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT, Mode::Messages).unwrap()
+/// Whether a thread that sleeps on the engine would wake.
+fn is_ringing(engine: &Engine) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(engine.bell(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
 }
 
 #[test]
@@ -20,7 +21,7 @@ fn deadlines_hold_where_something_happens_all_the_time() {
     if !has_ucx() {
         return;
     }
-    let engine = engine();
+    let engine = engine(Mode::Messages);
     let mut locked = engine.lock();
     // Of an unknown endpoint: it is dispatched, and nothing follows.
     let happen = |locked: &mut Locked<'_>| {
@@ -31,6 +32,9 @@ fn deadlines_hold_where_something_happens_all_the_time() {
         let event = Event::Failed(EndpointId::of_raw(std::ptr::null_mut()), why);
         locked.worker.handler().push(event);
     };
+    // What was noted is something that happened, also where UCX did nothing.
+    happen(&mut locked);
+    assert!(locked.progress());
     let mut rounds = 0;
     happen(&mut locked);
     let done = locked.progress_until(Instant::now(), |locked| {
@@ -47,16 +51,155 @@ fn a_signalled_worker_wakes_and_can_be_slept_on_again() {
     if !has_ucx() {
         return;
     }
-    let engine = engine();
-    let is_ringing = || {
-        let mut fds = [PollFd::from_borrowed_fd(engine.bell(), PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
-    };
+    let engine = engine(Mode::Messages);
     let mut locked = engine.lock();
     for _ in 0..3 {
         locked.arm();
-        assert!(!is_ringing());
-        locked.worker.signal().unwrap();
-        assert!(is_ringing());
+        assert!(!is_ringing(&engine));
+        locked.wake();
+        assert!(is_ringing(&engine));
     }
+}
+
+#[test]
+fn each_progress_is_counted() {
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    for polls in 1..4 {
+        engine.poll();
+        assert_eq!(engine.polls(), polls);
+    }
+}
+
+#[test]
+fn a_target_is_woken_if_it_sleeps_and_there_is_something_for_it() {
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    let mut locked = engine.lock();
+    locked.state.acceptor = Some(Acceptor::new(None, &small()));
+    for (asleep, is_ready, waits) in (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0)) {
+        locked.arm();
+        let acceptor = locked.state.acceptor.as_mut().unwrap();
+        acceptor.asleep = asleep;
+        acceptor.waiting.clear();
+        acceptor.waiting.extend(waits.then_some(ConnectionId(7)));
+        locked.state.ready.clear();
+        locked.state.ready.extend(is_ready.then(|| ConnectionId(7).key()));
+        locked.dispatch();
+        let is_woken = asleep && (is_ready || waits);
+        assert_eq!(is_ringing(&engine), is_woken, "{asleep} {is_ready} {waits}");
+        let acceptor = locked.state.acceptor.as_ref().unwrap();
+        assert_eq!(acceptor.asleep, asleep && !is_woken);
+    }
+    locked.state.acceptor = None;
+}
+
+/// A frame that has arrived, in this packet.
+fn arrive(locked: &mut Locked<'_>, id: ConnectionId, len: usize) -> *const u8 {
+    let packet = locked.packet(len);
+    let at = packet.body(1).as_ptr();
+    let connection = locked.state.connections.get_mut(&id).unwrap();
+    connection.arrived.push_back(Frame {
+        head: super::unauthenticated::frame(1, len),
+        data: Data::Copied(packet, len),
+    });
+    at
+}
+
+#[test]
+fn what_a_peer_sent_before_it_broke_the_protocol_is_dropped_and_its_memory_used_again() {
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    let mut locked = engine.lock();
+    let id = insert(&mut locked, open());
+    let at = arrive(&mut locked, id, 3000);
+    locked.end(id, LinkError::Malformed("no"));
+    let connection = &locked.state.connections[&id];
+    assert!(connection.arrived.is_empty());
+    assert!(matches!(connection.gone, Some(LinkError::Malformed("no"))));
+    assert_eq!(locked.packet(3000).body(1).as_ptr(), at);
+    // The first reason stays, and what arrived before an orderly end is delivered.
+    let id = insert(&mut locked, open());
+    arrive(&mut locked, id, 3000);
+    let status = locked
+        .worker
+        .library()
+        .status(::ucx::code::UCS_ERR_CONNECTION_RESET);
+    locked.lose(id, "sending", status);
+    locked.end(id, LinkError::Malformed("late"));
+    assert!(matches!(
+        locked.state.connections[&id].gone,
+        Some(LinkError::Closed)
+    ));
+    // All of it is given back at the end.
+    let id = insert(&mut locked, open());
+    let at = arrive(&mut locked, id, 30_000);
+    locked.forget_all();
+    assert!(locked.state.connections.is_empty());
+    assert_eq!(locked.packet(30_000).body(1).as_ptr(), at);
+}
+
+#[test]
+fn a_connection_that_is_closed_lingers_unless_its_peer_is_gone() {
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    let mut locked = engine.lock();
+    let mut gone = open();
+    gone.end(LinkError::Closed);
+    let (open, gone) = (insert(&mut locked, open()), insert(&mut locked, gone));
+    let half_open = insert(&mut locked, Connection::default());
+    for id in [open, gone, half_open] {
+        locked.close_connection(id);
+    }
+    assert!(locked.state.connections.keys().eq([&open]));
+    assert!(locked.state.connections[&open].closed);
+    locked.forget(open);
+}
+
+#[test]
+fn pauses_grow_while_ucx_is_stuck() {
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    let mut locked = engine.lock();
+    assert_eq!(locked.backoff(), Duration::ZERO);
+    locked.state.stuck = 8;
+    assert_eq!(locked.backoff(), Duration::from_micros(100));
+    // It can be armed: it is not stuck.
+    assert!(locked.try_arm().is_ok());
+    assert_eq!(locked.state.stuck, 0);
+}
+
+#[test]
+fn connections_with_a_deadline_are_forgotten_when_it_is_over_or_the_peer_has_answered() {
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    let mut locked = engine.lock();
+    let mut gone = open();
+    gone.end(LinkError::Closed);
+    let mut acknowledged = open();
+    acknowledged.fin_acked = true;
+    let [kept, gone, acknowledged, late] =
+        [open(), gone, acknowledged, open()].map(|connection| insert(&mut locked, connection));
+    for id in [kept, gone, acknowledged] {
+        locked.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
+    }
+    locked.state.set_deadline(late, Some(Duration::ZERO));
+    assert_eq!(locked.state.timed, 4);
+    locked.dispatch();
+    assert!(locked.state.connections.keys().eq([&kept]));
+    assert_eq!(locked.state.timed, 1);
+    locked.forget(kept);
+    assert_eq!(locked.state.timed, 0);
 }

@@ -35,6 +35,8 @@ macro_rules! by_each_mode {
 
 mod attached;
 mod engine;
+mod in_hand;
+mod link;
 mod one_process;
 mod places;
 mod two_processes;

@@ -11,6 +11,7 @@ by_each_mode! {
     frames_of_every_length_arrive_whole_aligned_and_once,
     two_credits_are_enough_in_both_directions,
     a_third_frame_waits_for_credits,
+    a_frame_may_be_shorter_than_what_was_reserved,
     frames_sent_before_the_close_arrive,
     a_target_that_sleeps_is_rung,
     a_source_that_sleeps_is_rung,
@@ -117,6 +118,51 @@ fn where_nobody_listens_is_said() {
     assert!(error.to_string().contains("help: start the target first"));
 }
 
+/// A target that listens is connected to, and one that does not is said not to, also if the time was over before UCX was asked.
+#[test]
+fn an_attempt_whose_time_is_over_is_made_nevertheless() {
+    if !has_ucx() {
+        return;
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let to: Address = format!("ucx://{port}").parse().unwrap();
+    let over = Instant::now();
+    let error = connect(&to, over).unwrap_err();
+    assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error}");
+    // The same on the worker of a target.
+    let listener = listen(&any(Mode::Messages), small()).unwrap();
+    let connector = listener.connector().unwrap();
+    let error = connector
+        .connect(&to, &ConnectConfig::default(), over)
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error}");
+}
+
+/// A target whose process does not serve.
+#[test]
+fn an_attempt_without_an_answer_is_over_at_its_deadline() {
+    if !has_ucx() {
+        return;
+    }
+    let silent = listen(&any(Mode::Messages), small()).unwrap();
+    let listener = listen(&any(Mode::Messages), small()).unwrap();
+    let (connector, to) = (listener.connector().unwrap(), address(&*silent));
+    let until = Instant::now() + Duration::from_millis(150);
+    for beside in [true, false] {
+        let error = match beside {
+            true => connector.connect(&to, &ConnectConfig::default(), until).unwrap(),
+            false => connect(&to, until),
+        };
+        let error = error.map(drop).unwrap_err();
+        assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+        assert!(Instant::now() >= until);
+    }
+}
+
 /// Every length from nothing to the largest, so that UCX sends them in each of its ways.
 fn frames_of_every_length_arrive_whole_aligned_and_once(mode: Mode) {
     let (_listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
@@ -151,6 +197,27 @@ fn frames_of_every_length_arrive_whole_aligned_and_once(mode: Mode) {
                 seen[&(n as u32 + 1)] == content(n as u32, len),
                 "frame {n} of {len} bytes"
             );
+        }
+    }
+}
+
+fn a_frame_may_be_shorter_than_what_was_reserved(mode: Mode) {
+    let (_listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
+    let inline = ifunc_abi::frame::INLINE;
+    for reserved in [inline, inline + 1, 1000, 100_000] {
+        for len in [0, 1, inline, inline + 1, 999]
+            .into_iter()
+            .filter(|&len| len <= reserved)
+        {
+            let body = content(len as u32, len);
+            let room = source.tx().reserve(reserved, BODY_ALIGN).unwrap().unwrap();
+            room[..len].copy_from_slice(&body);
+            source.tx().commit(Header::new(Kind::Exec, 7, 9), len);
+            let (_, arrived) = wait_for("the frame", || {
+                assert!(receive(&mut source).unwrap().is_none());
+                receive(&mut target).unwrap()
+            });
+            assert!(arrived == body, "{len} of {reserved}");
         }
     }
 }

@@ -1,108 +1,15 @@
-//! Which peers a target takes, with so many others there; decided by an engine that the test has in its hands.
+//! Which peers a target takes, with so many others there.
 
-use std::sync::Arc;
-
-use ::ucx::Library;
-
-use super::unauthenticated::Peer;
+use super::in_hand::{Served, engine, insert, open};
 use super::*;
 use crate::policy::Policy;
-use crate::transport::config::{ConnectConfig, PEER_TIMEOUT};
+use crate::transport::config::ConnectConfig;
 use crate::transport::handshake::MOST_WAITING;
 use crate::transport::ucx::acceptor::MOST_HALF_OPEN;
-use crate::transport::ucx::credits::{Incoming, send_window};
-use crate::transport::ucx::engine::{Engine, Locked};
+use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::handshake::Hello;
 use crate::transport::ucx::header::Name;
-use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId, Stage};
-
-/// A connection that is open.
-fn open() -> Connection {
-    let size = small().to_target;
-    let mut connection = Connection::default();
-    connection.stage = Stage::Open {
-        out: send_window(size),
-        incoming: Incoming::new(size),
-    };
-    connection
-}
-
-/// A target that listens on this host.
-struct Served {
-    engine: Arc<Engine>,
-    to: Address,
-    /// Kept: the descriptors of one that has ended may be another's, of which UCX 1.13 has events left.
-    peers: Vec<Peer>,
-}
-
-impl Served {
-    fn new(mode: Mode, config: &ListenConfig) -> Self {
-        let ucx = Library::load().unwrap();
-        let engine = Engine::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT, mode).unwrap();
-        let mut locked = engine.lock();
-        let listener = locked.worker.listen(([127, 0, 0, 1], 0).into()).unwrap();
-        let at = HostPort {
-            host: "127.0.0.1".into(),
-            port: listener.address().port(),
-        };
-        locked.state.acceptor = Some(Acceptor::new(Some(listener), config));
-        drop(locked);
-        Self {
-            engine,
-            to: Address::Ucx(at),
-            peers: Vec::new(),
-        }
-    }
-
-    /// Forgets all connections.
-    fn forget_all(&self) {
-        let mut locked = self.engine.lock();
-        for id in Vec::from_iter(locked.state.connections.keys().copied()) {
-            locked.forget(id);
-        }
-    }
-
-    /// As many half-open connections as there are to be, whose time is over in so long.
-    fn half_open(&self, count: usize, timeout: Duration) {
-        self.forget_all();
-        let mut locked = self.engine.lock();
-        for _ in 0..count {
-            let id = insert(&mut locked, Connection::default());
-            locked.state.set_deadline(id, Some(timeout));
-        }
-    }
-
-    /// Whether a peer of UCX's that connects is taken.
-    fn takes(&mut self) -> bool {
-        let before = Vec::from_iter(self.engine.lock().state.half_open());
-        let peer = Peer::new(&self.to);
-        let is_taken = wait_for("an answer", || {
-            self.engine.lock().progress();
-            let is_rejected = peer.look(|locked| locked.state.connections[&peer.id].gone.is_some());
-            let locked = self.engine.lock();
-            let mut half_open = locked.state.half_open();
-            let is_taken = half_open.any(|id| !before.contains(&id));
-            (is_rejected || is_taken).then_some(is_taken)
-        });
-        self.peers.push(peer);
-        is_taken
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // An engine that ends waits for the handshakes.
-        self.forget_all();
-    }
-}
-
-/// Adds a connection that has no endpoint.
-fn insert(locked: &mut Locked<'_>, connection: Connection) -> ConnectionId {
-    let last = locked.state.connections.last_key_value();
-    let id = ConnectionId(last.map_or(0, |(id, _)| id.0).max(1000) + 1);
-    locked.state.connections.insert(id, connection);
-    id
-}
+use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
 
 /// A source says hello on a half-open connection; whether it is taken.
 fn hello(locked: &mut Locked<'_>) -> bool {
@@ -194,4 +101,62 @@ fn no_more_connections_wait_for_a_target_than_are_stated() {
             assert_eq!(hello(&mut locked), is_taken, "{mode:?} behind {waiting}");
         }
     }
+}
+
+/// A source offers its ring when others have taken the last places meanwhile.
+#[test]
+fn a_source_that_offers_its_ring_too_late_is_closed() {
+    if !has_ucx() {
+        return;
+    }
+    for (waiting, is_taken) in [(MOST_WAITING - 1, true), (MOST_WAITING, false)] {
+        let served = Served::new(Mode::Puts, &small());
+        let here = engine(Mode::Puts);
+        let at = host_port(&served.to).resolve().unwrap();
+        let hello = ConnectConfig::default().hello;
+        let mut calling = here.lock().call_host(&here, at, hello, "there").unwrap();
+        let has_rings = |locked: &Locked<'_>| {
+            let mut connections = locked.state.connections.values();
+            connections.any(|connection| matches!(connection.stage, Stage::Put(_)))
+        };
+        let mut source = None;
+        wait_for("the welcome", || {
+            source = source.take().or_else(|| calling.poll());
+            let mut locked = served.engine.lock();
+            if !has_rings(&locked) {
+                locked.progress();
+            }
+            source.is_some().then_some(())
+        });
+        let others = std::iter::repeat_n(ConnectionId(0), waiting);
+        let mut locked = served.engine.lock();
+        let acceptor = locked.state.acceptor.as_mut().unwrap();
+        acceptor.waiting = others.collect();
+        let found = wait_for("the offer", || {
+            here.poll();
+            locked.progress();
+            let acceptor = locked.state.acceptor.as_ref().unwrap();
+            // One that is over is forgotten.
+            match locked.state.connections.keys().next() {
+                Some(id) => acceptor.waiting.contains(id).then_some(true),
+                None => Some(false),
+            }
+        });
+        assert_eq!(found, is_taken, "behind {waiting}");
+        here.lock().forget_all();
+    }
+}
+
+/// One that was welcomed, and has not offered its ring.
+#[test]
+fn a_source_without_a_ring_is_not_lingered_for() {
+    if !has_ucx() {
+        return;
+    }
+    let served = Served::new(Mode::Puts, &small());
+    let mut locked = served.engine.lock();
+    assert!(hello(&mut locked));
+    let id = *locked.state.connections.first_key_value().unwrap().0;
+    locked.close_connection(id);
+    assert!(locked.state.connections.is_empty());
 }

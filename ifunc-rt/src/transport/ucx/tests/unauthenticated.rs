@@ -173,6 +173,13 @@ fn peers_that_break_the_protocol_are_disconnected() {
     disconnects("a welcome", true, |peer| {
         peer.send(Head::notice(Notice::Welcome, 0, 0, none), b"")
     });
+    disconnects("a second end", true, |peer| {
+        // More than have come: the first is waited for.
+        (0..2).for_each(|_| peer.send(Head::notice(Notice::Fin, 5, 0, none), b""));
+    });
+    disconnects("an acknowledgement of no end", true, |peer| {
+        peer.send(Head::notice(Notice::FinAck, 0, 0, none), b"");
+    });
     disconnects("a second greeting of one that was refused", false, |peer| {
         let mut newer = peer.greeting();
         newer[8] += 1;

@@ -9,6 +9,7 @@ use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::{Head, Notice, pack};
 use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
+use crate::transport::ucx::table::ConnectionId;
 use crate::transport::window::Credits;
 
 fn disconnects(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
@@ -22,21 +23,35 @@ impl Peer {
 
     /// Puts a header that says so into the first line, and commits it as the first frame.
     fn put_header(&self, sequence: u32, len: usize) {
-        let layout = Layout::new(small().to_target);
-        let nonce = self.look(|locked| {
-            let connection = locked.state.connections.get_mut(&self.id).unwrap();
-            connection.rings().unwrap().nonce
-        });
-        let mut locked = self.engine.lock();
-        let words = [
-            first_word(sequence, len as u32),
-            Header::new(Kind::Exec, 7, 9).words()[0],
-            9,
-        ];
-        let bytes: Vec<_> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-        locked.put_anything(self.id, &bytes, layout.line(0) + HEADER_AT);
-        locked.put_anything(self.id, &commit_word(nonce, 1).to_le_bytes(), layout.commit(1));
+        self.look(|_| ());
+        put_header(
+            &mut self.engine.lock(),
+            self.id,
+            Layout::new(small().to_target),
+            sequence,
+            len,
+        );
     }
+}
+
+/// Puts a header that says so into the first line of the peer's ring, and commits it as the first frame, without a doorbell.
+pub(super) fn put_header(
+    locked: &mut Locked<'_>,
+    id: ConnectionId,
+    layout: Layout,
+    sequence: u32,
+    len: usize,
+) {
+    let connection = locked.state.connections.get_mut(&id).unwrap();
+    let nonce = connection.rings().unwrap().nonce;
+    let words = [
+        first_word(sequence, len as u32),
+        Header::new(Kind::Exec, 7, 9).words()[0],
+        9,
+    ];
+    let bytes: Vec<_> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    locked.put_anything(id, &bytes, layout.line(0) + HEADER_AT);
+    locked.put_anything(id, &commit_word(nonce, 1).to_le_bytes(), layout.commit(1));
 }
 
 #[test]
@@ -68,6 +83,13 @@ fn peers_that_break_the_protocol_are_disconnected() {
             peer.put_header(1, len);
         });
     }
+    disconnects("a second end", true, |peer| {
+        // More than have come: the first is waited for.
+        (0..2).for_each(|_| peer.notice(Notice::Fin, 5, b""));
+    });
+    disconnects("an acknowledgement of no end", true, |peer| {
+        peer.notice(Notice::FinAck, 0, b"");
+    });
     disconnects("fewer frames than have come", true, |peer| {
         peer.put_header(1, 0);
         peer.notice(Notice::Fin, 0, b"");
