@@ -115,32 +115,28 @@ fn a_source_that_offers_its_ring_too_late_is_closed() {
         let at = host_port(&served.to).resolve().unwrap();
         let hello = ConnectConfig::default().hello;
         let mut calling = here.lock().call_host(&here, at, hello, "there").unwrap();
-        let has_rings = |locked: &Locked<'_>| {
-            let mut connections = locked.state.connections.values();
-            connections.any(|connection| matches!(connection.stage, Stage::Put(_)))
-        };
-        let mut source = None;
-        wait_for("the welcome", || {
-            source = source.take().or_else(|| calling.poll());
-            let mut locked = served.engine.lock();
-            if !has_rings(&locked) {
-                locked.progress();
-            }
-            source.is_some().then_some(())
-        });
-        let others = std::iter::repeat_n(ConnectionId(0), waiting);
-        let mut locked = served.engine.lock();
-        let acceptor = locked.state.acceptor.as_mut().unwrap();
-        acceptor.waiting = others.collect();
+        let (mut source, mut is_welcomed) = (None, false);
         let found = wait_for("the offer", || {
-            here.poll();
+            let mut locked = served.engine.lock();
             locked.progress();
-            let acceptor = locked.state.acceptor.as_ref().unwrap();
-            // One that is over is forgotten.
-            match locked.state.connections.keys().next() {
-                Some(id) => acceptor.waiting.contains(id).then_some(true),
-                None => Some(false),
+            let connection = locked.state.connections.iter().next();
+            let id = connection.map(|(&id, _)| id);
+            let has_rings = connection.is_some_and(|(_, c)| matches!(c.stage, Stage::Put(_)));
+            let acceptor = locked.state.acceptor.as_mut().unwrap();
+            if has_rings && !is_welcomed {
+                // The source has not polled since, and offers nothing yet.
+                is_welcomed = true;
+                acceptor.waiting = std::iter::repeat_n(ConnectionId(0), waiting).collect();
             }
+            let is_found = match id {
+                Some(id) => acceptor.waiting.contains(&id).then_some(true),
+                // One that is over is forgotten.
+                None => is_welcomed.then_some(false),
+            };
+            drop(locked);
+            source = source.take().or_else(|| calling.poll());
+            here.poll();
+            is_found
         });
         assert_eq!(found, is_taken, "behind {waiting}");
         here.lock().forget_all();
