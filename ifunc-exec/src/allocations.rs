@@ -147,19 +147,22 @@ extern "C" fn alloc_noted(size: usize, align: usize) -> *mut u8 {
     let Some(layout) = layout(size, align) else {
         return ptr::null_mut();
     };
-    noting(|mut held| {
-        if !has_room(held.as_deref_mut()) {
-            return ptr::null_mut();
-        }
-        // SAFETY: the size is not zero.
-        let memory = unsafe { alloc::alloc(layout) };
-        if let Some(held) = held
-            && !memory.is_null()
-        {
-            held.insert(memory.expose_provenance(), layout);
-        }
-        memory
-    })
+    noting(|held| allocate(held, layout))
+}
+
+/// Allocates memory of this layout, which has a size, and notes it.
+fn allocate(mut held: Option<&mut Held>, layout: Layout) -> *mut u8 {
+    if !has_room(held.as_deref_mut()) {
+        return ptr::null_mut();
+    }
+    // SAFETY: the size is not zero.
+    let memory = unsafe { alloc::alloc(layout) };
+    if let Some(held) = held
+        && !memory.is_null()
+    {
+        held.insert(memory.expose_provenance(), layout);
+    }
+    memory
 }
 
 /// # Safety
@@ -237,7 +240,7 @@ mod tests {
             assert!(alloc(usize::MAX, 8).is_null());
             assert!(alloc(8, 3).is_null());
             let ptr: *mut u8 = alloc(8, 64);
-            assert!(ptr.addr().is_multiple_of(64));
+            assert!(!ptr.is_null() && ptr.addr().is_multiple_of(64));
             // SAFETY: `ptr` came from `alloc` with these values.
             unsafe {
                 let no: *mut u8 = realloc(ptr, 8, 64, usize::MAX);
@@ -261,5 +264,69 @@ mod tests {
         assert!(all.held.is_empty());
         // SAFETY: not freed before; Miri and the sanitizer say so.
         unsafe { alloc::dealloc(memory, layout) };
+    }
+
+    #[test]
+    fn what_is_allocated_is_noted() {
+        let (layout, mut held) = (Layout::new::<u64>(), Held::default());
+        let memory = [allocate(Some(&mut held), layout), allocate(None, layout)];
+        let expected = Held::from_iter([(memory[0].addr(), layout)]);
+        assert_eq!(held, expected);
+        for memory in memory {
+            assert!(!memory.is_null());
+            // SAFETY: allocated with this layout, and not freed.
+            unsafe { alloc::dealloc(memory, layout) };
+        }
+        // A size that no layout may have would be undefined; one that no machine has is refused.
+        let absurd = Layout::from_size_align(isize::MAX as usize - 7, 8).unwrap();
+        assert!(allocate(Some(&mut held), absurd).is_null());
+        assert_eq!(held, expected);
+    }
+
+    #[test]
+    fn a_large_table_is_not_kept_for_the_next_invocation() {
+        let mut all = Allocations::default();
+        let mut capacity_after = |passage, count| {
+            let held = all.current(passage);
+            held.extend((0..count).map(|address| (address, Layout::new::<u8>())));
+            let before = held.capacity();
+            let held = all.current(passage + 2);
+            assert!(held.is_empty());
+            (before, held.capacity())
+        };
+        let (before, after) = capacity_after(1, MOST_KEPT / 2);
+        assert!(before >= MOST_KEPT / 2 && after == before, "{before} {after}");
+        let (before, after) = capacity_after(5, MOST_KEPT + 1);
+        assert!(before > MOST_KEPT && after == 0, "{before} {after}");
+    }
+
+    #[test]
+    fn addresses_are_spread_over_a_table() {
+        let hash = |words: &[usize]| {
+            let mut hasher = AddressHasher::default();
+            words.iter().for_each(|word| hasher.write_usize(*word));
+            hasher.finish()
+        };
+        // By hand: the halves of the product of 2^64 / phi and the word are exclusive-ored.
+        assert_eq!(hash(&[1]), 0x9e37_79b9_7f4a_7c15);
+        assert_eq!(hash(&[1 << 16]), 0x79b9_7f4a_7c15_0000 ^ 0x9e37);
+        assert_eq!(hash(&[3]), 0xdaa6_6d2c_7ddf_743f ^ 1);
+        // The hash of what came before goes into the product.
+        assert_eq!(hash(&[1, 0x9e37_79b9_7f4a_7c15 ^ (1 << 16)]), hash(&[1 << 16]));
+        let mut bytes = AddressHasher::default();
+        bytes.write(&[7, 9]);
+        assert_eq!(bytes.finish(), hash(&[7, 9]));
+        // A table takes the position from the low bits, and a tag from the highest seven.
+        for shift in [4, 6, 12] {
+            let hashes: Vec<u64> = (1..=1024_usize)
+                .map(|n| hash(&[(0x7f00 << 32) + (n << shift)]))
+                .collect();
+            let distinct = |part: fn(&u64) -> u64| {
+                let parts: std::collections::HashSet<u64> = hashes.iter().map(part).collect();
+                parts.len()
+            };
+            assert!(distinct(|hash| hash % 1024) > 512, "{shift}");
+            assert!(distinct(|hash| hash >> 57) > 96, "{shift}");
+        }
     }
 }

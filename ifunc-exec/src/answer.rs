@@ -208,3 +208,107 @@ fn with<R>(call: impl FnOnce(&Gate, &Arc<dyn AnswerMemory>) -> R) -> Option<R> {
     let of = gate.answers.as_ref()?;
     Some(ifunc::host::through_gate(|| call(gate, of)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Notes what is counted, and refuses more than a kilobyte at once, unless it is absurd.
+    #[derive(Debug, Default)]
+    struct Noting(Mutex<Vec<isize>>);
+
+    impl AnswerMemory for Noting {
+        fn max_answer(&self, sender: u64) -> usize {
+            sender as usize
+        }
+
+        fn too_long(&self, sender: u64, len: usize) -> String {
+            format!("{len} of {sender}")
+        }
+
+        fn hold(&self, bytes: usize) -> Result<(), String> {
+            if (1025..1 << 40).contains(&bytes) {
+                return Err(format!("no {bytes}"));
+            }
+            self.0.lock().unwrap().push(bytes as isize);
+            Ok(())
+        }
+
+        fn release(&self, bytes: usize) {
+            self.0.lock().unwrap().push(-(bytes as isize));
+        }
+    }
+
+    fn noting() -> (Arc<Noting>, Arc<dyn AnswerMemory>) {
+        let noting = Arc::<Noting>::default();
+        (Arc::clone(&noting), noting)
+    }
+
+    #[test]
+    fn the_memory_of_an_answer_counts_until_it_is_dropped() {
+        let (noting, of) = noting();
+        let counted = || noting.0.lock().unwrap().clone();
+        let mut answer = LongAnswer::new(&of);
+        for (len, words, expected) in [
+            (0, 0, &[][..]),
+            (1, 1, &[8][..]),
+            (8, 1, &[8][..]),
+            (17, 3, &[8, 16][..]),
+            (2, 3, &[8, 16][..]),
+            (24, 3, &[8, 16][..]),
+            (49, 7, &[8, 16, 32][..]),
+        ] {
+            answer.resize(len).unwrap();
+            assert_eq!((answer.bytes().len(), answer.words.capacity()), (len, words));
+            assert_eq!(counted(), expected, "{len}");
+        }
+        assert_eq!(answer.resize(2000).unwrap_err(), "no 1944");
+        let absurd = isize::MAX as usize;
+        let why = answer.resize(absurd).unwrap_err();
+        assert_eq!(
+            why,
+            format!("the target has no memory for an answer of {absurd} bytes")
+        );
+        let more = absurd as isize - 55;
+        assert_eq!(counted()[3..], [more, -more]);
+        assert_eq!(answer.bytes(), [0; 49]);
+        drop(answer);
+        assert_eq!(counted()[5..], [-56]);
+    }
+
+    #[test]
+    fn a_long_answer_is_of_the_invocation_that_asked_for_it() {
+        let (noting, of) = noting();
+        let mut long = LongAnswers::default();
+        assert!(long.current(1).resize(&of, 100, 101).is_null());
+        assert_eq!(long.refused.as_deref(), Some("101 of 100"));
+        let memory = long.current(1).resize(&of, 100, 100);
+        assert!(!memory.is_null() && long.refused.is_none());
+        // SAFETY: 100 bytes.
+        unsafe { memory.write_bytes(7, 100) };
+        let made = long.take(2, ANSWER_ELSEWHERE);
+        assert_eq!(made.answer.unwrap().bytes(), [7; 100]);
+        // An invocation that states another length answers in the memory that it was lent.
+        assert!(!long.current(3).resize(&of, 100, 1).is_null());
+        assert!(long.take(4, 1).answer.is_none());
+        // One that asks for no memory has none of an earlier one, nor its refusal.
+        assert!(!long.current(5).resize(&of, 4000, 1).is_null());
+        assert!(long.current(5).resize(&of, 4000, 4000).is_null());
+        let made = long.take(8, ANSWER_ELSEWHERE);
+        assert!(made.answer.is_none() && made.refused.is_none());
+        assert!(!long.current(9).resize(&of, 4000, 1).is_null());
+        assert!(long.current(11).answer.is_none());
+        assert_eq!(noting.0.lock().unwrap().iter().sum::<isize>(), 0);
+        assert_eq!(
+            long_answer(&of, 3, |bytes| bytes.fill(5)).answer.unwrap().bytes(),
+            [5; 3]
+        );
+        let failed = long_answer(&of, 3000, |_| unreachable!());
+        assert_eq!(
+            (failed.status, &failed.detail[..]),
+            (Status::Failed(Failure::Answer), &b"no 3000"[..])
+        );
+    }
+}

@@ -9,6 +9,7 @@
 
 use std::ffi::c_void;
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Weak};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -31,8 +32,6 @@ pub(crate) struct Arena {
     free: FreeRanges,
     /// Everything below was handed out at least once: an address below may be in some core's instruction buffers.
     used: usize,
-    /// Everything below has its page-table entries.
-    populated: usize,
     /// The kernel can make all cores discard decoded instructions. Without that an address is used once.
     serializes: bool,
     /// Stays mapped when this is dropped: something in it gave away its address.
@@ -111,7 +110,6 @@ impl Arena {
             len,
             free: FreeRanges::new(len),
             used: 0,
-            populated: 0,
             serializes,
             leaked: false,
         })
@@ -167,25 +165,16 @@ impl Arena {
     /// Writes `bytes` at the start of a range, through the file.
     pub(crate) fn write(&mut self, range: &Range, bytes: &[u8]) -> Result<(), ArenaError> {
         assert!(bytes.len() <= range.len, "the caller allocated what it writes");
-        let mut done = 0;
-        while done < bytes.len() {
-            match rustix::io::pwrite(&self.memfd, &bytes[done..], (range.offset + done) as u64) {
-                Ok(n) => done += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+        let to = range.offset as u64;
+        if let Err(error) = self.memfd.write_all_at(bytes, to) {
+            return Err(rustix::io::Errno::from_io_error(&error)
+                .unwrap_or(rustix::io::Errno::IO)
+                .into());
         }
-        let end = (range.offset + bytes.len()).next_multiple_of(PAGE).min(self.len);
-        if end > self.populated {
-            let from = self.populated.max(range.offset / PAGE * PAGE);
-            // SAFETY: the range is part of our own mapping, and populating changes no content. Failure costs a page
-            // fault later, nothing else.
-            let _ =
-                unsafe { rustix::mm::madvise(self.base.add(from), end - from, Advice::LinuxPopulateRead) };
-            self.populated = end;
-        }
+        // Reads every page, so that no invocation has the page fault.
         if !self.shows(range.offset, bytes) {
             let from = range.offset / PAGE * PAGE;
+            let end = (range.offset + bytes.len()).next_multiple_of(PAGE);
             self.map_file(from, end - from)?;
             if !self.shows(range.offset, bytes) {
                 return Err(ArenaError::Os(rustix::io::Errno::IO));
@@ -274,10 +263,11 @@ impl Arena {
     fn discard(&self, freed: std::ops::Range<usize>, free: std::ops::Range<usize>) {
         let begin = (freed.start / PAGE * PAGE).max(free.start.next_multiple_of(PAGE));
         let end = freed.end.next_multiple_of(PAGE).min(free.end / PAGE * PAGE);
-        if begin < end {
+        let pages = begin..end;
+        if !pages.is_empty() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where the kernel refuses, the memory stays until the range is used again.
-            let _ = rustix::fs::fallocate(&self.memfd, flags, begin as u64, (end - begin) as u64);
+            let _ = rustix::fs::fallocate(&self.memfd, flags, begin as u64, pages.len() as u64);
         }
     }
 }
@@ -305,11 +295,13 @@ mod tests {
         let large = arena.allocate(20 * PAGE, 16, false).unwrap();
         arena.write(&small, &[1; 100]).unwrap();
         arena.write(&large, &vec![0xcc; 20 * PAGE]).unwrap();
-        assert_eq!(taken(&arena), 21);
+        let later = arena.allocate(2 * PAGE, PAGE, true).unwrap();
+        arena.write(&later, &[3; 2 * PAGE]).unwrap();
+        assert_eq!(taken(&arena), 23);
         // SAFETY: nothing was executed there.
         unsafe { arena.free(large) };
-        assert_eq!(taken(&arena), 1, "the page that both are in stays");
-        assert!(arena.shows(small.offset, &[1; 100]));
+        assert_eq!(taken(&arena), 3, "the page that both are in stays");
+        assert!(arena.shows(small.offset, &[1; 100]) && arena.shows(later.offset(), &[3; 2 * PAGE]));
         let again = arena.allocate(3 * PAGE, 16, false).unwrap();
         arena.write(&again, &vec![7; 3 * PAGE]).unwrap();
         assert!(arena.shows(again.offset, &vec![7; 3 * PAGE]));
@@ -317,6 +309,8 @@ mod tests {
         unsafe {
             arena.free(again);
             arena.free(small);
+            assert_eq!(taken(&arena), 2);
+            arena.free(later);
         }
         assert_eq!(taken(&arena), 0);
     }
@@ -328,6 +322,7 @@ mod tests {
         let b = arena.allocate(5000, 64, true).unwrap();
         let c = arena.allocate(1, 1, false).unwrap();
         assert_eq!((a.offset, b.offset, b.len, c.offset), (0, PAGE, 2 * PAGE, 128));
+        assert_eq!((c.offset(), b.offset(), b.len()), (128, PAGE, 2 * PAGE));
         assert!(matches!(
             arena.allocate(16 * PAGE, 1, false),
             Err(ArenaError::Full(_))
@@ -370,10 +365,14 @@ mod tests {
 
     #[test]
     fn a_page_that_a_debugger_wrote_to_shows_what_is_installed_later() {
-        use std::os::unix::fs::FileExt;
-        let mut arena = Arena::new(4 * PAGE).unwrap();
+        let mut arena = Arena::new(8 * PAGE).unwrap();
+        let before = arena.allocate(PAGE, PAGE, true).unwrap();
         let first = arena.allocate(6, 1, false).unwrap();
         let second = arena.allocate(6, 1, false).unwrap();
+        // Another image's statics, in the page after theirs.
+        let mut statics = arena.allocate(PAGE, PAGE, true).unwrap();
+        arena.map_anonymous(&mut statics, 0, PAGE, &[5; 8]).unwrap();
+        assert_eq!((before.offset, first.offset, statics.offset), (0, PAGE, 2 * PAGE));
         // mov eax, 7; ret
         arena.write(&first, &[0xb8, 7, 0, 0, 0, 0xc3]).unwrap();
         // As a debugger does it: the kernel writes into the mapping, whatever its protection.
@@ -395,6 +394,28 @@ mod tests {
         assert_eq!(run(address), 8);
         arena.write(&second, &[0xb8, 9, 0, 0, 0, 0xc3]).unwrap();
         assert_eq!((run(address), run(arena.address(&second))), (7, 9));
+        assert!(arena.shows(statics.offset, &[5; 8]));
+    }
+
+    #[test]
+    fn an_arena_is_unmapped_unless_its_address_was_given_away() {
+        use std::os::unix::fs::MetadataExt as _;
+        for leaks in [false, true] {
+            let mut arena = Arena::new(16 * PAGE).unwrap();
+            let inode = arena.memfd.metadata().unwrap().ino().to_string();
+            let is_mapped = || {
+                let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+                maps.lines().any(|line| {
+                    line.contains("memfd:ifunc-code") && line.split_whitespace().any(|word| word == inode)
+                })
+            };
+            assert!(is_mapped());
+            if leaks {
+                arena.leak();
+            }
+            drop(arena);
+            assert_eq!(is_mapped(), leaks);
+        }
     }
 
     /// The barrier is asked for, and only then: the kernel refuses it to this thread.
