@@ -60,23 +60,61 @@ fn extent(address: usize) -> Option<Range<usize>> {
     if entry.is_null() || bases.function.addr() != address {
         return None;
     }
+    // SAFETY: loaded unwind information, which its own lengths describe.
+    let size = unsafe { size_in(entry) }?;
+    Some(address..address + size)
+}
+
+/// Version 1, "zR", alignments 1 and -8, register 16, one byte: relative to its place, signed, of 32 bits.
+const USUAL: [u8; 9] = *b"\x01zR\0\x01\x78\x10\x01\x1b";
+/// No function is as long.
+const LONGEST: u32 = 1 << 20;
+
+/// The length of a function, of its frame description entry. `None`: it is not in the usual form.
+///
+/// # Safety
+/// The entry is the loaded unwind information of a function, of at least 16 bytes; its common entry lies before it.
+unsafe fn size_in(entry: *const u8) -> Option<usize> {
     // An entry: length, distance to its common entry, begin, size. The common entry: length, 0, version, augmentation "zR",
     // code alignment, data alignment, return register, length of the augmentation, encoding of addresses.
-    // SAFETY: loaded unwind information, which its own lengths describe.
-    unsafe {
+    // SAFETY: the caller's promise.
+    let (common, size) = unsafe {
         let word = |at: *const u8| at.cast::<u32>().read_unaligned();
         let common = entry.add(4).sub(word(entry.add(4)) as usize);
-        let augmentation = std::slice::from_raw_parts(common.add(8), 9);
-        // Version 1, "zR", alignments 1 and -8, register 16, one byte: relative to its place, signed, of 32 bits.
-        let is_usual = augmentation[..4] == *b"\x01zR\0" && augmentation[4..9] == [1, 0x78, 16, 1, 0x1b];
-        let size = word(entry.add(12)) as usize;
-        (is_usual && size < 1 << 20).then_some(address..address + size)
-    }
+        (common.add(8).cast::<[u8; 9]>().read(), word(entry.add(12)))
+    };
+    (common == USUAL && size < LONGEST).then_some(size as usize)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_function_has_no_extent() {
+        let address = memory_functions().next().unwrap();
+        assert_eq!(extent(address).map(|range| range.start), Some(address));
+        assert_eq!(extent(address + 1), None, "an address within one");
+        assert_eq!(extent(0), None);
+    }
+
+    #[test]
+    fn unwind_information_in_another_form_is_not_read() {
+        let size = |form: [u8; 9], size: u32| {
+            let mut bytes = [&[0xee; 8][..], &form, &[0; 7]].concat();
+            // The common entry lies 24 bytes before its entry, whose second word is the distance to it.
+            for word in [16, 24 + 4, 0x1234, size] {
+                bytes.extend_from_slice(&u32::to_le_bytes(word));
+            }
+            // SAFETY: both entries are whole.
+            unsafe { size_in(bytes[24..].as_ptr()) }
+        };
+        assert_eq!(size(USUAL, 4711), Some(4711));
+        assert_eq!(size(USUAL, (1 << 20) - 1), Some((1 << 20) - 1));
+        assert_eq!(size(USUAL, 1 << 20), None);
+        assert_eq!(size(*b"\x01zPLR\0\x01\x78\x10", 4711), None);
+        assert_eq!(size(*b"\x03zR\0\x01\x78\x10\x01\x1b", 4711), None);
+    }
 
     #[test]
     fn the_functions_of_memory_are_found() {

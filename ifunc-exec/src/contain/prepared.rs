@@ -78,6 +78,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_prepared_thread_gets_its_signal() {
+        use std::sync::mpsc::channel;
+        use std::time::Duration;
+
+        super::super::install(true).unwrap();
+        let (send, receive) = channel();
+        let thread = std::thread::spawn(move || {
+            send.send(prepare_thread()).unwrap();
+            // Nothing restarts this call after the handler of a signal.
+            // SAFETY: no descriptors.
+            let polled = unsafe { libc::poll(std::ptr::null_mut(), 0, 20_000) };
+            let why = std::io::Error::last_os_error().raw_os_error();
+            send.send(polled).unwrap();
+            why
+        });
+        let number = receive.recv().unwrap();
+        let polled = loop {
+            notify_one(number);
+            if let Ok(polled) = receive.recv_timeout(Duration::from_millis(1)) {
+                break polled;
+            }
+        };
+        assert_eq!((polled, thread.join().unwrap()), (-1, Some(libc::EINTR)));
+    }
+
+    #[test]
     fn a_thread_is_prepared_until_it_ends() {
         let is_prepared = |number| threads().contains(&number);
         let thread = std::thread::spawn(move || {

@@ -49,10 +49,7 @@ pub(crate) fn install(deadlines: bool) -> io::Result<()> {
     if deadlines {
         once(&OF_DEADLINES, &[DEADLINE], on_deadline)?;
     }
-    let replaced = FAULTS
-        .into_iter()
-        .filter(|signal| was_installed && !is_ours(*signal));
-    for signal in replaced {
+    for signal in replaced().filter(|_| was_installed) {
         tracing::warn!(
             target: crate::LOG,
             signal = signal_name(signal),
@@ -76,22 +73,12 @@ fn install_one(signal: c_int, handler: Handler) -> io::Result<()> {
         // An earlier attempt failed at another signal.
         return Ok(());
     }
-    // For a signal that comes before the next line but one: another thread may be installing a handler, too.
+    // For a signal that comes before the next line but one.
     publish(signal, Box::new(seen));
     let replaced = exchange(signal, &raw const action)?;
-    // Of another thread's, in between.
-    if !are_equal(&seen, &replaced) {
-        publish(signal, Box::new(replaced));
-    }
+    // Another thread may have installed a handler in between.
+    publish(signal, Box::new(replaced));
     Ok(())
-}
-
-/// Whether a handler would be called in the same way.
-fn are_equal(a: &sigaction, b: &sigaction) -> bool {
-    // SAFETY: both masks are signal sets that the kernel wrote.
-    let mut masks =
-        (1..64).map(|n| unsafe { (libc::sigismember(&a.sa_mask, n), libc::sigismember(&b.sa_mask, n)) });
-    (a.sa_sigaction, a.sa_flags) == (b.sa_sigaction, b.sa_flags) && masks.all(|(a, b)| a == b)
 }
 
 /// Makes an action the one that our handler replaced. The one before is not freed: a handler may be reading it.
@@ -128,8 +115,12 @@ fn exchange(signal: c_int, new: *const sigaction) -> io::Result<sigaction> {
     }
 }
 
-fn is_ours(signal: c_int) -> bool {
-    action_of(signal).is_ok_and(|action| action.sa_sigaction == on_fault as *const () as usize)
+/// The signals of faults that another handler than ours handles.
+fn replaced() -> impl Iterator<Item = c_int> {
+    let ours = on_fault as *const () as usize;
+    FAULTS
+        .into_iter()
+        .filter(move |signal| action_of(*signal).is_ok_and(|action| action.sa_sigaction != ours))
 }
 
 /// Keeps `errno` for the code that a signal interrupts: what a handler calls may set it.
@@ -333,6 +324,51 @@ mod tests {
         // No process handles this signal.
         let error = install_one(libc::SIGKILL, on_fault).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+
+    /// In a process of its own, whose handler it replaces.
+    #[test]
+    fn a_handler_that_replaced_ours_is_found() {
+        const NAME: &str = "contain::signals::tests::a_handler_that_replaced_ours_is_found";
+        const CHILD: &str = "IFUNC_TEST_REPLACED";
+        if std::env::var_os(CHILD).is_some() {
+            install(false).unwrap();
+            assert_eq!(replaced().next(), None);
+            // SAFETY: the default.
+            unsafe { libc::signal(libc::SIGFPE, libc::SIG_DFL) };
+            assert!(replaced().eq([libc::SIGFPE]));
+            // It is found again, and is not replaced in its turn.
+            install(false).unwrap();
+            assert!(replaced().eq([libc::SIGFPE]));
+            return;
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", NAME]).env(CHILD, "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    #[test]
+    fn each_signal_and_each_reason_has_its_words() {
+        let names = FAULTS.map(signal_name);
+        assert_eq!(names, ["SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"]);
+        let of = |signal, codes: &[c_int]| codes.iter().map(|code| code_name(signal, *code)).collect();
+        let words: Vec<Vec<&str>> = vec![
+            of(libc::SIGSEGV, &[1, 2, libc::SI_KERNEL]),
+            of(libc::SIGBUS, &[1, 2]),
+            of(libc::SIGFPE, &[1, 2, 3, 4, 5, 6, 7]),
+            of(libc::SIGILL, &[1]),
+        ];
+        let distinct: std::collections::HashSet<_> = words.iter().flatten().collect();
+        assert_eq!(distinct.len(), 13);
+        assert!(distinct.iter().all(|words| words.len() > 8), "{distinct:?}");
+        assert_eq!(
+            [
+                code_name(libc::SIGSEGV, 9),
+                code_name(libc::SIGFPE, 8),
+                signal_name(1)
+            ],
+            ["", "", "a signal"]
+        );
     }
 
     #[test]

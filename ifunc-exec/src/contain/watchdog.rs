@@ -115,3 +115,19 @@ fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
             .unwrap_or_else(PoisonError::into_inner);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watchdog_ends_with_its_executor() {
+        let threads = Arc::new(Threads::new());
+        let watchdog = Watchdog::start(Arc::clone(&threads), Duration::from_secs(60)).unwrap();
+        assert_eq!(Arc::strong_count(&threads), 2);
+        let began = Instant::now();
+        drop(watchdog);
+        assert_eq!(Arc::strong_count(&threads), 1, "its thread has ended");
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+}

@@ -6,6 +6,8 @@ use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ifunc::host;
@@ -262,6 +264,68 @@ fn an_invocation_that_is_overdue_ends() {
     }
 }
 
+/// In a process of its own: the watchdogs of other tests ask the threads of theirs.
+#[test]
+fn a_thread_that_does_not_answer_is_looked_for_once() {
+    if !is_child() {
+        let output = child("a_thread_that_does_not_answer_is_looked_for_once");
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    // SAFETY: a set that the C library fills; only this process's own threads block the signal.
+    let (urgent, set_mask) = unsafe {
+        let mut urgent: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut urgent, libc::SIGURG);
+        (urgent, move |how| {
+            libc::pthread_sigmask(how, &raw const urgent, std::ptr::null_mut())
+        })
+    };
+    let (stop, signals) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (prepared, is_prepared) = channel();
+    let (bystander_stop, bystander_signals) = (&stop, &signals);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            set_mask(libc::SIG_BLOCK);
+            crate::contain::prepare_thread();
+            prepared.send(()).unwrap();
+            let pause = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 2_000_000,
+            };
+            while !bystander_stop.load(Ordering::Relaxed) {
+                // SAFETY: reads the two locals.
+                let signal =
+                    unsafe { libc::sigtimedwait(&raw const urgent, std::ptr::null_mut(), &raw const pause) };
+                bystander_signals.fetch_add(u32::from(signal == libc::SIGURG), Ordering::Relaxed);
+            }
+        });
+        is_prepared.recv().unwrap();
+        let threads = Arc::new(Threads::new());
+        let limit = Duration::from_millis(8);
+        let _watchdog = Watchdog::start(Arc::clone(&threads), limit).unwrap();
+        let mut thread = ExecThread::for_tests_of(1 << 20, threads);
+        set_mask(libc::SIG_BLOCK);
+        let outcome = invoke(&mut thread, || {
+            let began = Instant::now();
+            while signals.load(Ordering::Relaxed) == 0 && began.elapsed() < Duration::from_secs(20) {
+                std::hint::spin_loop();
+            }
+            // The watchdog checks it some twenty times more.
+            let looked_for = Instant::now();
+            while looked_for.elapsed() < 5 * limit {
+                std::hint::spin_loop();
+            }
+            set_mask(libc::SIG_UNBLOCK);
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(outcome, Err(Escape::Interrupted { .. })), "{outcome:?}");
+    });
+    assert_eq!(signals.into_inner(), 1);
+}
+
 /// Runs this test again in a process of its own, with the variable set.
 fn child(name: &str) -> Output {
     Command::new(std::env::current_exe().unwrap())
@@ -319,27 +383,54 @@ unsafe extern "C" fn recovers(_: i32, info: *mut libc::siginfo_t, _: *mut c_void
     }
 }
 
+/// Installs the handler that recovers, and maps a page that cannot be read.
+fn page_to_recover() -> *mut c_void {
+    // SAFETY: an action of a handler that does what handlers may do.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = recovers as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(
+            libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()),
+            0
+        );
+    }
+    // SAFETY: a fresh mapping.
+    let page = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0)
+    };
+    assert_ne!(page, libc::MAP_FAILED);
+    page
+}
+
+/// In a process of its own, which it ends.
+#[test]
+fn a_fault_that_ends_the_process_is_explained_after_one_that_does_not() {
+    if is_child() {
+        let page = page_to_recover();
+        let mut thread = ExecThread::for_tests(1 << 20);
+        let _ = invoke(&mut thread, || host::through_gate(|| reads(page as usize)));
+        let _ = invoke(&mut thread, || host::through_gate(divides_by_zero));
+        return;
+    }
+    let output = child("a_fault_that_ends_the_process_is_explained_after_one_that_does_not");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGFPE), "{text}");
+    for signal in ["SIGSEGV", "SIGFPE"] {
+        assert!(
+            text.contains(&format!("ifunc: {signal} in an invocation")),
+            "{text}"
+        );
+    }
+}
+
 /// In a process of its own, as it has another handler.
 #[test]
 fn a_handler_that_recovers_costs_one_line_and_no_errno() {
     if is_child() {
-        // SAFETY: an action of a handler that does what handlers may do.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = recovers as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO;
-            assert_eq!(
-                libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()),
-                0
-            );
-        }
+        let page = page_to_recover();
         let mut thread = ExecThread::for_tests(1 << 20);
-        // SAFETY: a fresh mapping.
-        let page = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0)
-        };
-        assert_ne!(page, libc::MAP_FAILED);
         for _ in 0..3 {
             // SAFETY: the page of this test.
             assert_eq!(unsafe { libc::mprotect(page, 4096, libc::PROT_NONE) }, 0);
