@@ -101,6 +101,40 @@ mod tests {
     }
 
     #[test]
+    fn lost_packets_are_looked_for_twice_a_second() {
+        let now = Instant::now();
+        let mut one = Attempt::new(now + Duration::from_secs(60), now, FIRST, TIMEOUT);
+        let looks = (0..40).filter(|&n| {
+            let mut looked = false;
+            let over = one.is_over(now + FIRST + n * Duration::from_millis(50), || {
+                looked = true;
+                false
+            });
+            assert!(!over);
+            looked
+        });
+        assert!(looks.eq([0, 10, 20, 30]));
+        // By the clock: one whose time is over.
+        let mut late = Attempt::new(now, now, Duration::ZERO, Duration::ZERO);
+        assert!(late.is_hopeless());
+    }
+
+    #[test]
+    fn no_attempt_begins_after_the_deadline() {
+        let mut tried = 0;
+        let result = until(Instant::now(), |_| {
+            tried += 1;
+            assert!(tried < 10, "another attempt");
+            Err(ConnectError::Timeout {
+                address: String::from("ucx://there:1"),
+                waiting_for: "nothing",
+            })
+        });
+        assert_eq!(tried, 1);
+        assert!(matches!(result, Err(ConnectError::Timeout { .. })));
+    }
+
+    #[test]
     fn an_attempt_with_a_result_is_the_last() {
         let (deadline, mut tried) = (Instant::now() + Duration::from_secs(60), 0);
         let result = until(deadline, |_| {

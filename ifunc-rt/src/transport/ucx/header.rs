@@ -174,4 +174,36 @@ mod tests {
         unknown.words[0] = 77 << 8;
         assert!(unknown.as_notice().is_err());
     }
+
+    #[test]
+    fn what_a_peer_of_any_version_reads_has_its_own_form() {
+        let to = |to, notice| Head {
+            to,
+            ..Head::notice(notice, 0, 0, Credits::default())
+        };
+        let (named, frame) = (
+            Name::new(3, 4),
+            Head {
+                words: [(Notice::Hello as u64) << 8 | 1, 0],
+                ..to(Name::new(3, 4), Notice::Hello)
+            },
+        );
+        for notice in [Notice::Hello, Notice::Welcome, Notice::Refused] {
+            assert!(to(named, notice).is_of_the_handshake(), "{notice:?}");
+        }
+        for notice in [
+            Notice::Credit,
+            Notice::Fin,
+            Notice::FinAck,
+            Notice::Memory,
+            Notice::Doorbell,
+        ] {
+            assert!(!to(named, notice).is_of_the_handshake(), "{notice:?}");
+            assert!(
+                to(Name::NONE, notice).is_of_the_handshake(),
+                "to a peer that has not said a name"
+            );
+        }
+        assert!(!frame.is_notice() && !frame.is_of_the_handshake());
+    }
 }

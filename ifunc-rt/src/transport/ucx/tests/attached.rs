@@ -23,37 +23,40 @@ use crate::transport::{ConnectError, ListenError};
 const THEIRS: u16 = 5;
 
 /// An application: a context and a worker.
-struct Application<M: Mode>(Worker<CallsBack, M>);
+pub(super) struct Application<M: Mode>(pub(super) Worker<CallsBack, M>);
 
 impl<M: Mode> Application<M> {
-    fn new(features: Features) -> Self {
+    pub(super) fn new(features: Features) -> Self {
         let ucx = Library::load().unwrap();
         let config = ucx.config().unwrap();
         let context = ucx.context(&config, features | Features::THREADS).unwrap();
         Self(context.worker(CallsBack::default()).unwrap())
     }
 
-    fn lend(&self, progress: bool) -> Result<Arc<Engine>, WorkerError> {
-        let options = WorkerOptions::new(9).progress(progress);
+    pub(super) fn lend(&self, progress: bool) -> Result<Arc<Engine>, WorkerError> {
+        self.lend_with(WorkerOptions::new(9).progress(progress))
+    }
+
+    pub(super) fn lend_with(&self, options: WorkerOptions) -> Result<Arc<Engine>, WorkerError> {
         let (context, worker) = self.0.as_raw();
         // SAFETY: both live as long as `self`, which goes after `detach`.
         unsafe { Engine::attach(self.0.library(), context, worker, options) }
     }
 
-    fn endpoint<N: Mode>(&mut self, to: &Application<N>) -> Endpoint {
+    pub(super) fn endpoint<N: Mode>(&mut self, to: &Application<N>) -> Endpoint {
         let address = to.0.address().unwrap();
         // SAFETY: the address of a worker that is alive.
         unsafe { self.0.connect_to_worker(&address, Default::default()) }.unwrap()
     }
 }
 
-fn over(engine: &Arc<Engine>, endpoint: &Endpoint) -> Over {
+pub(super) fn over(engine: &Arc<Engine>, endpoint: &Endpoint) -> Over {
     // SAFETY: of its worker; the tests drop it after what goes over it.
     unsafe { engine.over(endpoint.as_raw(), crate::hello::invoking(usize::MAX)) }
 }
 
 /// A connection between two workers of this thread.
-fn meet(listener: &mut dyn Listener, mut calling: Calling) -> (Link, Link) {
+pub(super) fn meet(listener: &mut dyn Listener, mut calling: Calling) -> (Link, Link) {
     let mut target = None;
     let source = wait_for("a connection", || {
         target = target.take().or_else(|| listener.accept());
@@ -257,7 +260,7 @@ struct Attempt {
 
 /// The application's handler.
 #[derive(Default)]
-struct CallsBack(Option<Attempt>);
+pub(super) struct CallsBack(Option<Attempt>);
 
 impl Handler for CallsBack {
     type Tag = ();

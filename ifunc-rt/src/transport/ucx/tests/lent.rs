@@ -1,0 +1,172 @@
+//! Workers of an application's: how a thread sleeps on one, and how it is left.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::ucx::{Features, Multi, Single};
+
+use super::attached::{Application, meet, over};
+use super::in_hand::{insert, open};
+use super::*;
+use crate::transport::ucx::WorkerOptions;
+use crate::transport::ucx::engine::Engine;
+use crate::transport::ucx::events::Data;
+
+/// How long a thread sleeps on an engine for which nothing happens; no longer than this.
+fn sleeps(engine: &Engine, most: Duration) -> Duration {
+    let began = Instant::now();
+    engine.lock().arm();
+    wait_readable(engine.bell(), began + most);
+    began.elapsed()
+}
+
+#[test]
+fn a_worker_that_wakes_nobody_is_polled_every_millisecond() {
+    if !has_ucx() {
+        return;
+    }
+    let application = Application::<Single>::new(Features::AM);
+    // Not where the application makes progress itself, whose calls wake the thread, and not once it was left.
+    let short = Duration::from_millis(20);
+    let lent = application.lend(false).unwrap();
+    assert!(sleeps(&lent, short) >= short);
+    assert!(lent.detach());
+    let lent = application.lend(true).unwrap();
+    assert!(lent.detach());
+    assert!(sleeps(&lent, short) >= short);
+
+    let lent = application.lend(true).unwrap();
+    // What has happened meanwhile ends a sleep at once.
+    lent.poll();
+    let long = Duration::from_secs(30);
+    let slept = (0..20).map(|_| sleeps(&lent, long)).max().unwrap();
+    assert!(slept >= Duration::from_micros(900) && slept < long, "{slept:?}");
+    assert!(lent.detach());
+    drop(application);
+}
+
+#[test]
+fn a_worker_that_wakes_is_polled_twenty_times_a_second() {
+    if !has_ucx() {
+        return;
+    }
+    let application = Application::<Single>::new(Features::AM | Features::WAKEUP);
+    let lent = application.lend_with(WorkerOptions::new(9).wakeup(true)).unwrap();
+    lent.poll();
+    let long = Duration::from_secs(30);
+    let slept = (0..3).map(|_| sleeps(&lent, long)).max().unwrap();
+    assert!(slept >= Duration::from_millis(45) && slept < long, "{slept:?}");
+    assert!(lent.detach());
+    drop(application);
+}
+
+/// A worker that is left waits until its peers have what was sent, and not for those that have gone.
+#[test]
+fn a_worker_is_left_when_its_peers_have_everything() {
+    if !has_ucx() {
+        return;
+    }
+    let [mut here, there] = [(); 2].map(|()| Application::<Multi>::new(Features::AM));
+    let (ep, lent_here, lent_there) = (
+        here.endpoint(&there),
+        here.lend(true).unwrap(),
+        there.lend(true).unwrap(),
+    );
+    let over_there = over(&lent_here, &ep);
+    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let (mut source, mut target) = meet(&mut *listener, over_there.call().unwrap());
+    let (_gone, gone_there) = meet(&mut *listener, over_there.call().unwrap());
+    drop(gone_there);
+    send(&mut source, b"last").unwrap().unwrap();
+    let has_polled = AtomicBool::new(false);
+    let mut body = None;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            has_polled.store(true, Ordering::Relaxed);
+            wait_for("the end", || match receive(&mut target) {
+                Ok(frame) => {
+                    body = frame.or(body.take());
+                    None
+                }
+                Err(end) => {
+                    assert!(matches!(end, LinkError::Closed), "{end}");
+                    Some(())
+                }
+            });
+        });
+        assert!(lent_here.detach());
+        assert!(has_polled.load(Ordering::Relaxed), "it did not wait");
+        assert!(lent_here.lock().state.connections.is_empty());
+    });
+    assert_eq!(body, Some((1, b"last".to_vec())));
+    // Who is left already is not left again.
+    assert!(lent_here.detach() && lent_there.detach());
+    drop((source, target, _gone, listener, over_there, ep));
+    drop((here, there));
+}
+
+#[test]
+fn only_connections_over_the_endpoint_that_is_gone_are_over() {
+    if !has_ucx() {
+        return;
+    }
+    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
+    let eps = [here.endpoint(&there), here.endpoint(&there)];
+    let lent = here.lend(true).unwrap();
+    let ids = {
+        let mut locked = lent.lock();
+        let mut ids = Vec::new();
+        for ep in &eps {
+            let id = insert(&mut locked, open());
+            // SAFETY: the endpoint lives longer than the engine is used.
+            let endpoint = unsafe { locked.worker.borrow_endpoint(ep.id()) };
+            locked.state.connections.get_mut(&id).unwrap().endpoint = Some(endpoint);
+            ids.push(id);
+        }
+        ids
+    };
+    lent.peer_gone(eps[0].as_raw());
+    let is_gone = |n: usize| lent.lock().state.connections[&ids[n]].gone.is_some();
+    assert!(is_gone(0) && !is_gone(1));
+    lent.lock().forget_all();
+    assert!(lent.detach());
+    drop(eps);
+    drop((here, there));
+}
+
+/// UCX's buffers of an application's worker are the application's: what is in them is copied.
+#[test]
+fn bodies_that_reach_a_worker_of_the_applications_are_copied() {
+    if !has_ucx() {
+        return;
+    }
+    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
+    let (ep, lent_here, lent_there) = (
+        here.endpoint(&there),
+        here.lend(true).unwrap(),
+        there.lend(true).unwrap(),
+    );
+    let over_there = over(&lent_here, &ep);
+    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let (mut source, target) = meet(&mut *listener, over_there.call().unwrap());
+    // So long that they would be kept, so short that they are not fetched.
+    for len in [1025, 4096] {
+        send(&mut source, &content(1, len)).unwrap().unwrap();
+    }
+    wait_for("the frames", || {
+        lent_here.poll();
+        lent_there.poll();
+        let locked = lent_there.lock();
+        let connection = locked.state.connections.values().next().unwrap();
+        let all = connection.arrived.len() == 2;
+        all.then(|| {
+            let is_copied =
+                |frame: &crate::transport::ucx::table::Frame| matches!(frame.data, Data::Copied(..));
+            assert!(connection.arrived.iter().all(is_copied));
+        })
+    });
+    drop((source, target));
+    assert!(lent_here.detach() && lent_there.detach());
+    drop((listener, over_there, ep));
+    drop((here, there));
+}
