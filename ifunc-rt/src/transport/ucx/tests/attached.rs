@@ -59,7 +59,8 @@ pub(super) fn over(engine: &Arc<Engine>, endpoint: &Endpoint) -> Over {
 pub(super) fn meet(listener: &mut dyn Listener, mut calling: Calling) -> (Link, Link) {
     let mut target = None;
     let source = wait_for("a connection", || {
-        target = target.take().or_else(|| listener.accept());
+        let accepted = listener.accept();
+        target = target.take().or(accepted);
         calling.poll()
     });
     let target = target.unwrap_or_else(|| wait_for("the target", || listener.accept()));

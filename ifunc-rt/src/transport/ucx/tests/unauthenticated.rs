@@ -317,7 +317,8 @@ fn a_source_whose_address_is_long_is_let_in() {
     };
     let mut link = None;
     wait_for("the welcome", || {
-        link = link.take().or_else(|| listener.accept());
+        let accepted = listener.accept();
+        link = link.take().or(accepted);
         let mut locked = engine.lock();
         locked.progress();
         matches!(locked.state.connections[&id].stage, Stage::Open { .. }).then_some(())
