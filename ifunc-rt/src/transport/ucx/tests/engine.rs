@@ -104,7 +104,7 @@ fn arrive(locked: &mut Locked<'_>, id: ConnectionId, len: usize) -> *const u8 {
     let at = packet.body(1).as_ptr();
     let connection = locked.state.connections.get_mut(&id).unwrap();
     connection.arrived.push_back(Frame {
-        head: super::unauthenticated::frame(1, len),
+        head: super::peer::frame(1, len),
         data: Data::Copied(packet, len),
     });
     at

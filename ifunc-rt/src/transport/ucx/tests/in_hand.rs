@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::ucx::Library;
 
-use super::unauthenticated::Peer;
+use super::peer::Peer;
 use super::*;
 use crate::transport::config::{ConnectConfig, PEER_TIMEOUT};
 use crate::transport::ucx::credits::{Incoming, send_window};

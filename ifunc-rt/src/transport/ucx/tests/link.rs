@@ -147,6 +147,11 @@ fn a_receiver_that_has_a_frame_is_not_empty_and_does_not_sleep(mode: Mode) {
     assert!(receive(&mut source).unwrap().is_none());
     let interval = source.waiter.poll_interval().unwrap();
     assert!(!interval.is_zero() && source.waiter.serves_any_thread());
+    let carried_by = source.waiter.carried_by();
+    assert!(
+        carried_by.contains("/memory") || carried_by.contains("/lo"),
+        "{carried_by}"
+    );
 }
 
 fn a_link_that_is_stuck_pauses(mode: Mode) {

@@ -39,6 +39,7 @@ mod in_hand;
 mod lent;
 mod link;
 mod one_process;
+mod peer;
 mod places;
 mod two_processes;
 mod unauthenticated;

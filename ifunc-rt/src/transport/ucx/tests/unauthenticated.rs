@@ -3,6 +3,7 @@
 use crate::transport::ConnectConfig;
 use ::ucx::{ErrorMode, Library};
 
+use super::peer::{Peer, frame};
 use super::*;
 use crate::transport::ConnectError;
 use crate::transport::address::WorkerAddress;
@@ -11,76 +12,8 @@ use crate::transport::ucx::credits::units;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::handshake::{Hello, LONGEST};
 use crate::transport::ucx::header::{Head, Name, Notice};
-use crate::transport::ucx::table::{ConnectionId, Stage};
+use crate::transport::ucx::table::Stage;
 use crate::transport::window::Credits;
-
-/// A client of UCX that says what it likes.
-pub(super) struct Peer {
-    pub(super) engine: std::sync::Arc<Engine>,
-    pub(super) id: ConnectionId,
-}
-
-impl Peer {
-    pub(super) fn new(to: &Address) -> Self {
-        let mode = match to {
-            Address::UcxPut(_) => Mode::Puts,
-            _ => Mode::Messages,
-        };
-        let ucx = Library::load().unwrap();
-        let at = host_port(to).resolve().unwrap();
-        let engine = Engine::new(ucx, Some(at.ip()), PEER_TIMEOUT, mode).unwrap();
-        let mut locked = engine.lock();
-        let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
-        let id = locked.state.insert(endpoint, Stage::Calling);
-        drop(locked);
-        Self { engine, id }
-    }
-
-    pub(super) fn send(&self, head: Head, body: &[u8]) {
-        let mut locked = self.engine.lock();
-        let mut packet = locked.packet(body.len());
-        packet.body_mut(body.len()).copy_from_slice(body);
-        drop(locked.send(self.id, packet, head, body.len()));
-    }
-
-    pub(super) fn hello(&self) {
-        let hello = self.greeting();
-        self.send(
-            Head::notice(Notice::Hello, 0, hello.len(), Credits::default()),
-            &hello,
-        );
-    }
-
-    fn greeting(&self) -> Vec<u8> {
-        let locked = self.engine.lock();
-        Hello {
-            hello: ConnectConfig::default().hello,
-            name: locked.state.connections[&self.id].name,
-            address: None,
-        }
-        .encode(locked.state.mode)
-    }
-
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
-        let mut locked = self.engine.lock();
-        locked.progress();
-        look(&mut locked)
-    }
-
-    fn is_gone(&self) -> bool {
-        self.look(|locked| locked.state.connections[&self.id].gone.is_some())
-    }
-}
-
-pub(super) fn frame(sequence: u32, len: usize) -> Head {
-    Head {
-        sequence,
-        len: len as u32,
-        words: Header::new(Kind::Exec, 7, 9).words(),
-        credits: Credits::default(),
-        to: Name::NONE,
-    }
-}
 
 /// A target closes the connection of a peer that sends this, after the handshake if there is one, and goes on serving the others.
 fn disconnects(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
@@ -532,6 +465,20 @@ fn credits_that_are_owed_are_paid() {
             |locked: &mut Locked<'_>| matches!(locked.state.connections[&peer.id].stage, Stage::Open { .. });
         peer.look(open).then_some(())
     });
+    // A frame of the target's, which the peer has taken.
+    let theirs = send(&mut link, b"x").unwrap().unwrap();
+    wait_for("the target's frame", || {
+        listener.accept();
+        peer.look(|locked| {
+            let (frame, _) = locked.state.connections.get_mut(&peer.id).unwrap().take()?;
+            locked.discard(frame.data);
+            let Stage::Open { incoming, .. } = &mut locked.state.connections.get_mut(&peer.id).unwrap().stage
+            else {
+                panic!("it is open");
+            };
+            Some(incoming.release(1))
+        })
+    });
     // So large that the receiver fetches them: they stay under way while the target polls nothing.
     let body = vec![7; link.tx().max_body()];
     for n in 1..=2 {
@@ -558,12 +505,18 @@ fn credits_that_are_owed_are_paid() {
     }
     assert!(owes(), "credits were sent where nothing is taken");
     peer.look(|_| ());
-    assert!(owes());
+    assert!(owes() && link.tx().is_unconsumed(theirs));
     wait_for("the target to fetch", || {
         peer.look(|_| ());
         listener.accept();
         receive(&mut link).unwrap();
         (!owes()).then_some(())
+    });
+    wait_for("the credit", || {
+        peer.look(|_| ());
+        listener.accept();
+        receive(&mut link).unwrap();
+        (!link.tx().is_unconsumed(theirs)).then_some(())
     });
     assert!(!peer.is_gone() && !link.waiter.is_peer_closed());
 }

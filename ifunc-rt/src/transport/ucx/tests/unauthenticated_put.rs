@@ -2,7 +2,8 @@
 
 use ifunc_abi::frame::commit_word as first_word;
 
-use super::unauthenticated::{Peer, disconnects_by, frame};
+use super::peer::{Peer, frame};
+use super::unauthenticated::disconnects_by;
 use super::*;
 use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
@@ -172,7 +173,10 @@ fn a_source_of_the_other_mode_gets_the_reason() {
     if !has_ucx() {
         return;
     }
-    for (ours, theirs) in [(Mode::Messages, Mode::Puts), (Mode::Puts, Mode::Messages)] {
+    for (ours, theirs, scheme) in [
+        (Mode::Messages, Mode::Puts, "`ucx://`"),
+        (Mode::Puts, Mode::Messages, "`ucx-put://`"),
+    ] {
         let mut listener = listen(&any(ours), small()).unwrap();
         let at = host_port(&address(&*listener)).clone();
         let to = match theirs {
@@ -186,7 +190,7 @@ fn a_source_of_the_other_mode_gets_the_reason() {
         });
         let error = source.join().unwrap();
         assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
-        let said = format!("reached by `{}://`", ours.scheme());
+        let said = format!("reached by {scheme}");
         assert!(error.to_string().contains(&said), "{error}");
     }
 }

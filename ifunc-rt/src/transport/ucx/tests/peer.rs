@@ -1,0 +1,80 @@
+//! A peer of UCX's that is in the test's hands, and says anything.
+
+use ::ucx::{ErrorMode, Library};
+
+use super::*;
+use crate::transport::ConnectConfig;
+use crate::transport::config::PEER_TIMEOUT;
+use crate::transport::ucx::engine::{Engine, Locked};
+use crate::transport::ucx::handshake::Hello;
+use crate::transport::ucx::header::{Head, Name, Notice};
+use crate::transport::ucx::table::{ConnectionId, Stage};
+use crate::transport::window::Credits;
+
+/// A client of UCX that says what it likes.
+pub(super) struct Peer {
+    pub(super) engine: std::sync::Arc<Engine>,
+    pub(super) id: ConnectionId,
+}
+
+impl Peer {
+    pub(super) fn new(to: &Address) -> Self {
+        let mode = match to {
+            Address::UcxPut(_) => Mode::Puts,
+            _ => Mode::Messages,
+        };
+        let ucx = Library::load().unwrap();
+        let at = host_port(to).resolve().unwrap();
+        let engine = Engine::new(ucx, Some(at.ip()), PEER_TIMEOUT, mode).unwrap();
+        let mut locked = engine.lock();
+        let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
+        let id = locked.state.insert(endpoint, Stage::Calling);
+        drop(locked);
+        Self { engine, id }
+    }
+
+    pub(super) fn send(&self, head: Head, body: &[u8]) {
+        let mut locked = self.engine.lock();
+        let mut packet = locked.packet(body.len());
+        packet.body_mut(body.len()).copy_from_slice(body);
+        drop(locked.send(self.id, packet, head, body.len()));
+    }
+
+    pub(super) fn hello(&self) {
+        let hello = self.greeting();
+        self.send(
+            Head::notice(Notice::Hello, 0, hello.len(), Credits::default()),
+            &hello,
+        );
+    }
+
+    pub(super) fn greeting(&self) -> Vec<u8> {
+        let locked = self.engine.lock();
+        Hello {
+            hello: ConnectConfig::default().hello,
+            name: locked.state.connections[&self.id].name,
+            address: None,
+        }
+        .encode(locked.state.mode)
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+        let mut locked = self.engine.lock();
+        locked.progress();
+        look(&mut locked)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.look(|locked| locked.state.connections[&self.id].gone.is_some())
+    }
+}
+
+pub(super) fn frame(sequence: u32, len: usize) -> Head {
+    Head {
+        sequence,
+        len: len as u32,
+        words: Header::new(Kind::Exec, 7, 9).words(),
+        credits: Credits::default(),
+        to: Name::NONE,
+    }
+}
