@@ -85,7 +85,7 @@ static FIRST: AtomicPtr<Listed> = AtomicPtr::new(ptr::null_mut());
 /// Held to change the list.
 static CHANGE: Mutex<()> = Mutex::new(());
 
-fn lock() -> MutexGuard<'static, ()> {
+pub(crate) fn lock() -> MutexGuard<'static, ()> {
     CHANGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

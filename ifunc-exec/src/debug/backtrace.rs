@@ -192,6 +192,34 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_is_searched_up_to_a_limit() {
+        let mut searched = 0;
+        let words = std::iter::repeat(0).inspect(|_| searched += 1);
+        assert_eq!(calls(0x7000, &code(), words.take(1 << 16)), []);
+        assert_eq!(searched, (64 << 10) / 8);
+    }
+
+    #[test]
+    fn a_call_leads_to_a_place_before_its_callee_went_on() {
+        let mut code = code();
+        let mut call = |at: usize, to: i32| {
+            let distance = to - (at + CALL) as i32;
+            code[at + 1..at + CALL].copy_from_slice(&distance.to_le_bytes());
+        };
+        // To where the function begins that the first word is the beginning of: it is not in that one.
+        call(4, 16);
+        // To the end of the code, and to its last byte.
+        call(20, 48);
+        call(40, 47);
+        assert_eq!(
+            [9, 25, 45].map(|at| callee(&code, at)),
+            [Some(16), None, Some(47)]
+        );
+        assert_eq!(describe("add", &code, &[16, 9], None), "add+[0x10]");
+        assert_eq!(describe("add", &code, &[17, 9], None), "add+[0x11 < 0x9]");
+    }
+
+    #[test]
     fn functions_of_the_language_are_skipped() {
         assert!(is_of_the_language("core::panicking::panic_fmt"));
         assert!(is_of_the_language("<core::fmt::Arguments>::as_str"));

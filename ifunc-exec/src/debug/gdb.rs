@@ -182,8 +182,8 @@ unsafe fn notify(descriptor: *mut Descriptor, entry: *mut Entry, action: u32) {
 mod tests {
     use super::*;
 
-    /// The symbol files in the list that begin with `mark`.
-    fn listed(mark: u8) -> Vec<u8> {
+    /// Which of these entries are in the list, in its order.
+    fn listed(entries: [*mut Entry; 3]) -> Vec<usize> {
         let _list = lock();
         let mut found = Vec::new();
         // SAFETY: the lock is held, so every entry and its file are alive.
@@ -192,10 +192,7 @@ mod tests {
             let mut before = ptr::null_mut();
             while let Some(this) = entry.as_ref() {
                 assert_eq!(this.previous, before);
-                let file = std::slice::from_raw_parts(this.symfile, this.size as usize);
-                if file[0] == mark {
-                    found.push(file[1]);
-                }
+                found.extend(entries.iter().position(|known| *known == entry));
                 (before, entry) = (entry, this.next);
             }
         }
@@ -204,14 +201,17 @@ mod tests {
 
     #[test]
     fn the_list_holds_what_is_registered() {
-        let file = |n| Registration::new(Box::new([0xa5, n]));
-        let (one, two, three) = (file(1), file(2), file(3));
-        assert_eq!(listed(0xa5), [3, 2, 1]);
-        drop(two);
-        assert_eq!(listed(0xa5), [3, 1]);
-        drop(three);
-        assert_eq!(listed(0xa5), [1]);
+        let [zero, one, two] = [0, 1, 2].map(|n| Registration::new(Box::new([0xa5, n])));
+        let entries = [zero.entry, one.entry, two.entry];
+        // SAFETY: the list holds the entry, whose file lives as long.
+        let file = unsafe { std::slice::from_raw_parts((*one.entry).symfile, (*one.entry).size as usize) };
+        assert_eq!(file, [0xa5, 1]);
+        assert_eq!(listed(entries), [2, 1, 0]);
         drop(one);
-        assert!(listed(0xa5).is_empty());
+        assert_eq!(listed(entries), [2, 0]);
+        drop(two);
+        assert_eq!(listed(entries), [0]);
+        drop(zero);
+        assert!(listed(entries).is_empty());
     }
 }

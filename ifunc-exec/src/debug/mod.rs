@@ -12,7 +12,10 @@ mod gdb;
 mod object;
 mod perf;
 mod symfile;
+#[cfg(test)]
+mod tests;
 
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -86,9 +89,9 @@ impl DebugInfo {
         Self { perf: true, ..self }
     }
 
-    /// The environment's choice, or else this.
-    fn or_environment(self) -> Self {
-        let Some(words) = std::env::var_os(VARIABLE) else {
+    /// The choice of [`VARIABLE`], if it is set, or else this.
+    fn or(self, words: Option<OsString>) -> Self {
+        let Some(words) = words else {
             return self;
         };
         let mut chosen = Self::none();
@@ -156,7 +159,7 @@ pub(crate) struct DebugRecord {
 impl DebugRegistry {
     /// As the program or the environment chooses.
     pub(crate) fn new(info: DebugInfo, folders: fn() -> Vec<PathBuf>) -> Self {
-        let info = info.or_environment();
+        let info = info.or(std::env::var_os(VARIABLE));
         if info.perf {
             perf::start();
         }

@@ -193,7 +193,7 @@ impl Drop for Dump {
 }
 
 /// What `perf record -k mono` stamps its events with: nanoseconds.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -242,6 +242,25 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(kinds(&bytes), [CODE_LOAD, CODE_CLOSE]);
         assert!(bytes.len() <= PAGE + 200);
+    }
+
+    #[test]
+    fn the_last_record_of_code_leaves_room_for_the_end() {
+        let folder = scratch("room");
+        // The prefix of a record, six words and two half ones, and the name with its end.
+        let record = (PREFIX + 5 * 8 + "add_main".len() + 1 + 64) as u64;
+        for (room, fits) in [(record - 1, false), (record, true)] {
+            let path = folder.join(format!("jit-{room}.dump"));
+            let mut dump = Dump::create(&path).unwrap();
+            assert_eq!(dump.len, PAGE as u64);
+            dump.limit = dump.len + room + PREFIX as u64;
+            assert_eq!(dump.load("add_main", 0x7000, &[0x90; 64]).is_ok(), fits);
+            let limit = dump.limit;
+            drop(dump);
+            let len = std::fs::metadata(&path).unwrap().len();
+            assert_eq!(len == limit, fits, "{len} {limit}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -273,7 +273,7 @@ fn frame() -> Vec<u8> {
 
 /// The expression that finds the canonical frame address: `for (s = *first; s; s = *s) if (s->low <= sp && sp < s->frame) return
 /// s->frame; return sp + 8`.
-fn frame_address() -> Vec<u8> {
+pub(super) fn frame_address() -> Vec<u8> {
     const ADDRESS: u8 = 0x0e; // DW_OP_const8u
     const DEREF: u8 = 0x06;
     const DUP: u8 = 0x12;
@@ -418,13 +418,28 @@ mod tests {
         let file = object::File::parse(&*file).unwrap();
         let text = file.section_by_name(".text").unwrap();
         assert_eq!((text.address(), text.size()), (0x7000, 40));
+        let object::SectionFlags::Elf { sh_flags, .. } = text.flags() else {
+            panic!("{:?}", text.flags())
+        };
+        assert!(sh_flags.contains(elf::SHF_ALLOC) && sh_flags.contains(elf::SHF_EXECINSTR));
         let symbols: Vec<_> = file
             .symbols()
             .map(|symbol| (symbol.name().unwrap(), symbol.address(), symbol.size()))
             .collect();
         assert_eq!(symbols, expected);
         let frame = file.section_by_name(".debug_frame").unwrap().data().unwrap();
-        let (_, words) = frame.split_at(frame.len() - 16);
+        let (entries, words) = frame.split_at(frame.len() - 16);
+        // The common entry and that of the function: lengths, which are multiples of eight with themselves, and offsets.
+        let word = |at: usize| u32::from_le_bytes(entries[at..at + 4].try_into().unwrap());
+        let common = 4 + word(0) as usize;
+        assert!(common.is_multiple_of(8));
+        assert_eq!((word(4), word(common), word(common + 4)), (u32::MAX, 20, 0));
+        assert_eq!(common + 8, entries.len());
+        // DW_CFA_def_cfa_expression; then DW_CFA_offset of register 16, by 1.
+        let expression = frame_address();
+        assert_eq!(entries[13..15], [0x0f, expression.len() as u8]);
+        let (found, rest) = entries[15..common].split_at(expression.len());
+        assert_eq!((found, &rest[..2]), (&*expression, &[0x90, 1][..]));
         assert_eq!(words, [0x7000u64.to_le_bytes(), 40u64.to_le_bytes()].concat());
     }
 
