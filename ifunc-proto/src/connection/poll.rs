@@ -348,7 +348,12 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             server.node_frame(host, header, &frame)?;
             return Ok(true);
         }
-        if !server.replies.admits(tx, header.token)? {
+        // The token of any other kind is no call of this link: a length, or a call to be granted or cancelled.
+        let token = match header.kind {
+            Kind::Install | Kind::Sync | Kind::Stats | Kind::Finish => header.token,
+            _ => 0,
+        };
+        if !server.replies.admits(tx, token)? {
             self.is_stalled = true;
             return Ok(false);
         }

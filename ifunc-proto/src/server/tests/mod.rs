@@ -344,6 +344,41 @@ fn each_request_is_processed_counted_and_answered() {
 }
 
 #[test]
+fn only_requests_that_want_a_reply_wait_for_the_send_window() {
+    let request = |kind, token| Header::new(kind, 0, token);
+    for (header, waits) in [
+        (request(Kind::Fragment, 600), false),
+        (request(Kind::Grant, 19), false),
+        (request(Kind::Cancel, 19), false),
+        (request(Kind::Unbind, 0), false),
+        (request(Kind::Sync, 0), false),
+        (request(Kind::Install, 0), false),
+        (request(Kind::Install, 5), true),
+        (request(Kind::Sync, 5), true),
+        (request(Kind::Stats, 5), true),
+        (request(Kind::Finish, 5), true),
+    ] {
+        let (mut served, mut link, mut host) = served(None, 0);
+        link.arrive(header, &install(b'a', 1, 10));
+        assert_eq!(
+            served.poll(&mut link, &mut host),
+            Ok(usize::from(!waits)),
+            "{header:?}"
+        );
+        assert_eq!(
+            (served.is_stalled(), link.rx.frames.len()),
+            (waits, usize::from(waits))
+        );
+        let (_, events) = host.take_log();
+        assert_eq!(events.contains(&Event::Stalled(true)), waits);
+        // It is processed as soon as the window is open.
+        link.tx.credits = 1;
+        assert_eq!(served.poll(&mut link, &mut host), Ok(usize::from(waits)));
+        assert!(!served.is_stalled() && link.rx.frames.is_empty());
+    }
+}
+
+#[test]
 fn bodies_in_fragments_are_processed_as_wholes() {
     let (mut served, mut link, mut host) = served(None, usize::MAX);
     let header = Header::new(Kind::Install, 2, 4);
