@@ -211,3 +211,47 @@ impl Observer for () {
     fn change_ended(&self, _: u64, _: Duration) {}
     fn runners_changed(&self, _: RunnerCounts) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_answers_never_exceed_their_memory() {
+        let validated = |lens: &[u32], max_answer: usize, memory: usize| {
+            let mut lens = lens.to_vec();
+            let count = lens.len() - 1;
+            let mut answers = BatchAnswers {
+                memory: &mut vec![0; memory],
+                max_answer,
+                lens: &mut lens,
+            };
+            answers.validate(count);
+            lens
+        };
+        const UNUSED: u32 = 99;
+        for (lens, max_answer, memory, expected) in [
+            // All alike, which fit exactly and do not.
+            ([5, 5, 5, UNUSED], 8, 24, [5, 5, 5, UNUSED]),
+            ([5, 5, 5, UNUSED], 8, 23, [5, 5, 5, UNUSED]),
+            ([5, 5, 5, UNUSED], 8, 20, [5, 5, 4, UNUSED]),
+            ([8, 8, 8, UNUSED], 8, 8, [8, 0, 0, UNUSED]),
+            ([9, 9, 9, UNUSED], 8, 1000, [8, 8, 8, UNUSED]),
+            // One is too long, or two are.
+            ([4, 4, 100, UNUSED], 8, 1000, [4, 4, 8, UNUSED]),
+            ([4, 100, 100, UNUSED], 8, 1000, [4, 8, 8, UNUSED]),
+            ([0, 100, 0, UNUSED], 8, 1000, [0, 8, 0, UNUSED]),
+            ([u32::MAX; 4], usize::MAX, 16, [16, 0, 0, u32::MAX]),
+        ] {
+            let validated = validated(&lens, max_answer, memory);
+            assert_eq!(validated, expected, "{lens:?} {max_answer} {memory}");
+        }
+    }
+
+    #[test]
+    fn an_invocation_has_the_length_of_its_payload() {
+        // SAFETY: it is not run.
+        let invocation = unsafe { Invocation::new(&7, std::ptr::null(), 40, std::ptr::null_mut(), 1) };
+        assert_eq!((invocation.payload_len(), *invocation.entry()), (40, 7));
+    }
+}

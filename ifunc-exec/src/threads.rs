@@ -92,6 +92,9 @@ impl Passages {
     }
 }
 
+/// Polls of one that waits before it sleeps.
+const YIELDS: usize = 100;
+
 /// Address of the passages of a thread that is registered.
 #[derive(Clone, Copy, Debug)]
 struct Address(*const Passages);
@@ -196,14 +199,14 @@ impl Threads {
     /// Waits until `running` has ended, except for invocations that change exports themselves. Returns whether it did before
     /// `deadline`.
     pub(crate) fn wait(&self, running: &mut Running, deadline: Instant) -> bool {
-        let mut pause = Duration::from_micros(1);
-        let mut polls = 0;
-        while !self.remove_ended(running) {
-            polls += 1;
-            if polls < 100 {
-                std::thread::yield_now();
-                continue;
+        for _ in 0..YIELDS {
+            if self.remove_ended(running) {
+                return true;
             }
+            std::thread::yield_now();
+        }
+        let mut pause = Duration::from_micros(1);
+        while !self.remove_ended(running) {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -244,6 +247,44 @@ mod tests {
         assert!(threads.wait(&mut running, soon()) && !running.is_empty());
         threads.remove(number);
         assert!(threads.remove_ended(&mut running) && running.is_empty());
+    }
+
+    #[test]
+    fn a_thread_learns_that_its_invocation_is_overdue_and_no_other() {
+        let passages = Passages::default();
+        assert_eq!((passages.within(), passages.thread()), (None, 0));
+        passages.set_thread(4711);
+        assert_eq!(passages.thread(), 4711);
+        passages.pass();
+        assert_eq!((passages.within(), passages.is_within()), (Some(1), true));
+        assert!(!passages.is_overdue_here() && !passages.was_found(1));
+        passages.set_overdue(1);
+        assert!(passages.is_overdue_here() && passages.was_found(1));
+        assert!(!passages.was_found(3));
+        assert_eq!(passages.thread(), number());
+        // It ended before the signal came, and the next one began.
+        passages.pass();
+        assert!(!passages.is_overdue_here() && !passages.is_within());
+        passages.set_overdue(2);
+        assert!(!passages.is_overdue_here(), "none runs");
+        passages.pass();
+        assert!(!passages.is_overdue_here() && !passages.was_found(3));
+    }
+
+    #[test]
+    fn without_the_kernels_barrier_nothing_is_known_of_what_runs() {
+        let mut threads = Threads::new();
+        assert!(threads.running().is_some());
+        threads.has_barrier = false;
+        assert!(threads.running().is_none());
+        std::thread::spawn(|| {
+            let before = Threads::new();
+            crate::tests::kernel::refuse(libc::SYS_membarrier);
+            assert!(before.running().is_none());
+            assert!(!Threads::new().has_barrier);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

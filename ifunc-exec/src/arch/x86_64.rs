@@ -9,8 +9,11 @@ pub(crate) use self::trap::{Trap, enter_handler};
 /// ELF `e_machine` of images that run here.
 pub const ARCH: u16 = ARCH_X86_64;
 
-/// The features of each level from v2 on, and whether this CPU and its operating system have them.
-fn levels() -> [(&'static str, &'static [(&'static str, bool)]); 3] {
+/// The name of a level of the architecture, and of each of its features whether this CPU and its operating system have it.
+type Level = (&'static str, &'static [(&'static str, bool)]);
+
+/// The levels from v2 on.
+fn levels() -> [Level; 3] {
     macro_rules! has {
         ($($feature:tt)*) => {{
             use std::sync::LazyLock;
@@ -38,19 +41,21 @@ fn levels() -> [(&'static str, &'static [(&'static str, bool)]); 3] {
 /// The feature bits of this CPU, as in [`RawHeader::cpu_features`](ifunc_abi::image::RawHeader::cpu_features).
 #[must_use]
 pub fn cpu_features() -> u64 {
-    let mut bits = 0;
-    for (bit, (_, features)) in levels().iter().enumerate() {
-        if !features.iter().all(|(_, here)| *here) {
-            break;
-        }
-        bits |= 1 << bit;
-    }
-    bits
+    features_of(&levels())
+}
+
+fn features_of(levels: &[Level]) -> u64 {
+    let is_here = |(_, features): &&Level| features.iter().all(|(_, here)| *here);
+    let count = levels.iter().take_while(is_here).count();
+    (1 << count) - 1
 }
 
 /// Why an image that needs these bits cannot run where there are those, and what to do; `None` if it can.
 pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
-    let levels = levels();
+    explain_lacking(&levels(), needed, here)
+}
+
+fn explain_lacking(levels: &[Level], needed: u64, here: u64) -> Option<String> {
     let lacking = needed & !here;
     if lacking == 0 {
         return None;
@@ -394,12 +399,40 @@ mod tests {
 
     #[test]
     fn each_level_includes_the_ones_below() {
-        let here = cpu_features();
-        assert!((here + 1).is_power_of_two() && here <= 0b111, "{here:#b}");
-        for (bit, (_, features)) in levels().iter().enumerate() {
-            if here >> bit & 1 == 1 {
-                assert!(features.iter().all(|(_, here)| *here));
-            }
+        const ALL: Level = ("all", &[("a", true), ("b", true)]);
+        const SOME: Level = ("some", &[("c", true), ("d", false), ("e", false)]);
+        for (levels, features) in [
+            ([ALL, ALL, ALL], 0b111),
+            ([ALL, ALL, SOME], 0b11),
+            ([ALL, SOME, ALL], 0b1),
+            ([SOME, ALL, ALL], 0),
+        ] {
+            assert_eq!(features_of(&levels), features);
+        }
+        assert_eq!(cpu_features(), features_of(&levels()));
+        // What the CPU lacks of the levels that it lacks, and of no other.
+        let why = |needed, here| explain_lacking(&[ALL, SOME, SOME], needed, here).unwrap();
+        let begin = "the image was built for some, this CPU is all (no d, e); help: ";
+        assert!(why(0b11, 0b1).starts_with(begin), "{}", why(0b11, 0b1));
+        assert!(why(0b111, 0b1).contains("(no d, e, d, e);"));
+        assert!(why(0b1, 0).starts_with("the image was built for all, this CPU is x86-64-v1; help: "));
+    }
+
+    #[test]
+    fn the_status_of_floating_point_is_no_part_of_its_control() {
+        let control = |mxcsr, x87| FloatControl { mxcsr, x87 };
+        let first = control(0x1f80, 0x037f);
+        for (other, is_same) in [
+            (first, true),
+            // Exceptions that were raised.
+            (control(0x1fbf, 0x037f), true),
+            (control(0x7f80, 0x037f), false),
+            (control(0x0000, 0x037f), false),
+            (control(0x1f80, 0x0f7f), false),
+            (control(0x1fc0, 0x037f), false),
+        ] {
+            assert_eq!(first.is_as(other), is_same, "{other:x?}");
+            assert_eq!(other.is_as(first), is_same, "{other:x?}");
         }
     }
 }

@@ -53,3 +53,25 @@ impl LatestChange {
         Some(change)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_change_with_the_highest_number_is_the_latest() {
+        let threads = Threads::new();
+        let change = |number| Change {
+            number,
+            began: Instant::now(),
+        };
+        for order in [[1, 2], [2, 1]] {
+            let latest = LatestChange::default();
+            for number in order {
+                latest.made(change(number), threads.running().unwrap());
+            }
+            assert_eq!(latest.ended(&threads).map(|change| change.number), Some(2));
+            assert!(latest.ended(&threads).is_none());
+        }
+    }
+}

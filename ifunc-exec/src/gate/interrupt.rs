@@ -155,3 +155,50 @@ impl Gate {
         Some((entry, context.sender))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Containment;
+    use super::*;
+    use crate::stack::Stack;
+
+    #[test]
+    fn a_return_address_in_the_code_tells_who_called() {
+        let stack = Stack::new(1 << 16).unwrap();
+        let containment = Containment {
+            code: 0x1000..0x2000,
+            contains: true,
+            has_unguarded: Default::default(),
+            limit: None,
+        };
+        let gate = Gate::new(&stack, containment);
+        assert_eq!(gate.stack(), stack.low()..stack.top() - 16);
+        let last = gate.stack_top - size_of::<usize>();
+        for at in [gate.stack_low, last] {
+            for (word, is_code) in [
+                (0x1000, false),
+                (0x1001, true),
+                (0x2000, true),
+                (0x2001, false),
+                (0, false),
+            ] {
+                // SAFETY: within the stack, which only this test uses.
+                unsafe { ptr::with_exposed_provenance_mut::<usize>(at).write(word) };
+                assert_eq!(gate.was_called_by_code(at), is_code, "{word:#x}");
+            }
+        }
+        // A stack pointer that is none, whatever lies there.
+        let elsewhere = [0x1800_usize; 2];
+        let outside = elsewhere.as_ptr().expose_provenance();
+        assert!(!gate.was_called_by_code(outside));
+        // SAFETY: as above.
+        unsafe {
+            let low = ptr::with_exposed_provenance_mut::<[usize; 2]>(gate.stack_low);
+            low.write(elsewhere);
+            low.cast::<u8>().add(1).cast::<usize>().write_unaligned(0x1800);
+            assert!(!gate.was_called_by_code(gate.stack_low + 1));
+            ptr::with_exposed_provenance_mut::<usize>(gate.stack_top).write(0x1800);
+        }
+        assert!(!gate.was_called_by_code(gate.stack_top));
+    }
+}

@@ -100,6 +100,12 @@ fn each_fault_ends_its_invocation() {
         assert_eq!(fault(invoke(&mut thread, || reads(8))), (libc::SIGSEGV, 8, false));
         // Not canonical: the processor does not say which address.
         assert_eq!(fault(invoke(&mut thread, || reads(1 << 63))).0, libc::SIGSEGV);
+        // Far below the stack is no overflow of it.
+        let far = 1 << 40;
+        assert_eq!(
+            fault(invoke(&mut thread, || reads(far))),
+            (libc::SIGSEGV, far, false)
+        );
         assert_eq!(fault(invoke(&mut thread, reads_beyond_a_file)).0, libc::SIGBUS);
         assert_eq!(fault(invoke(&mut thread, reads_misaligned)).0, libc::SIGBUS);
         assert_eq!(fault(invoke(&mut thread, divides_by_zero)).0, libc::SIGFPE);

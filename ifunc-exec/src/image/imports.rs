@@ -76,3 +76,39 @@ impl Imports {
         size_of_val(&*self.symbols) + names.sum::<usize>() + needed.sum::<usize>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imports(names: &[&str], needed: &[&str]) -> Imports {
+        let import = |name: &&str| Imported {
+            name: (*name).into(),
+            fingerprint: 0,
+            kind: ImportKind::Unknown,
+            is_weak: false,
+            is_in_data: false,
+        };
+        Imports {
+            symbols: names.iter().map(import).collect(),
+            needed: needed.iter().map(|soname| Box::from(*soname)).collect(),
+            keeps_no_memory: false,
+        }
+    }
+
+    #[test]
+    fn an_import_is_found_by_its_whole_name() {
+        let imports = imports(&["cos", "sin"], &["libm.so.6"]);
+        assert!(imports.contains("cos") && imports.contains("sin"));
+        assert!(!imports.contains("si") && !imports.contains("libm.so.6"));
+    }
+
+    #[test]
+    fn each_import_and_each_library_takes_memory() {
+        assert_eq!(imports(&[], &[]).footprint(), 0);
+        let (import, library) = (size_of::<Imported>(), size_of::<Box<str>>());
+        assert_eq!(imports(&["ab", "cde"], &[]).footprint(), 2 * import + 5);
+        let both = imports(&["ab", "cde"], &["m.so", "xyz.so"]);
+        assert_eq!(both.footprint(), 2 * import + 5 + 2 * library + 10);
+    }
+}

@@ -103,3 +103,68 @@ pub(crate) fn relocate(image: &Image<'_>, base: usize, got: usize, imports: &[us
     }
     (rx, rw)
 }
+
+#[cfg(test)]
+mod tests {
+    use ifunc_abi::image::{EntryPart, ImageParts, ImportFlags, ImportPart};
+
+    use super::*;
+    use crate::arch::ARCH;
+    use crate::image::original::Kept;
+
+    #[test]
+    fn each_word_is_relocated_where_it_is() {
+        let parts = ImageParts {
+            entries: vec![EntryPart::new("add")],
+            arch: ARCH,
+            rx_align_log2: 4,
+            rx: vec![0xc3; 40],
+            rw_at: 4096,
+            rw: vec![1; 24],
+            rw_mem: 24,
+            slot: Some(8),
+            imports: vec![ImportPart {
+                symbol: "cos".into(),
+                flags: ImportFlags::DATA,
+                fingerprint: 0,
+            }],
+            relocations: vec![
+                Relocation::Relative {
+                    offset: 32,
+                    addend: 16,
+                },
+                Relocation::Relative {
+                    offset: 4096,
+                    addend: -8,
+                },
+                Relocation::Import {
+                    offset: 4112,
+                    import: 0,
+                    addend: 3,
+                },
+            ],
+            ..ImageParts::default()
+        };
+        let bytes = parts.encode().unwrap();
+        let image = Image::parse(&bytes).unwrap();
+        let (rx, rw) = relocate(&image, 0x7000, 0x900, &[0x4000]);
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            let words = bytes.chunks_exact(8);
+            words
+                .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+                .collect()
+        };
+        const CODE: u64 = 0xc3c3_c3c3_c3c3_c3c3;
+        const DATA: u64 = 0x0101_0101_0101_0101;
+        assert_eq!(words(&rx), [CODE, 0x900, CODE, CODE, 0x7010]);
+        assert_eq!(words(&rw), [0x6ff8, DATA, 0x4003]);
+        // What is kept of it: all but the code, and the two words in that.
+        let kept = Kept::of(&image, &bytes);
+        assert_eq!(kept.footprint(), bytes.len() - 40 + 2 * 12);
+        let file = std::fs::File::from(
+            rustix::fs::memfd_create("installed", rustix::fs::MemfdFlags::CLOEXEC).unwrap(),
+        );
+        std::os::unix::fs::FileExt::write_all_at(&file, &rx, 100).unwrap();
+        assert_eq!(kept.restore(&file, 100).unwrap(), bytes);
+    }
+}

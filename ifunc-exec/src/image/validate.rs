@@ -86,3 +86,57 @@ pub(super) fn memory_of(image: &Image<'_>) -> usize {
         .rw_range()
         .map_or(image.rx().len(), |(at, len)| at as usize + len as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use ifunc_abi::image::{EntryPart, ImageParts};
+
+    use super::*;
+
+    fn refused(parts: &ImageParts, max_memory: usize) -> Option<(Rejection, String)> {
+        let bytes = parts.encode().unwrap();
+        let refusal = validate(blake3::hash(&bytes).as_bytes(), &bytes, max_memory).err()?;
+        Some((refusal.reason, refusal.detail.to_string()))
+    }
+
+    #[test]
+    fn the_memory_of_an_image_ends_with_its_statics() {
+        let code = ImageParts {
+            entries: vec![EntryPart::new("add")],
+            arch: ARCH,
+            rx: vec![0xc3; 40],
+            ..ImageParts::default()
+        };
+        let with_statics = ImageParts {
+            rw_at: 4096,
+            rw: vec![1; 8],
+            rw_mem: 24,
+            ..code.clone()
+        };
+        for (parts, memory) in [(code, 40), (with_statics, 4120)] {
+            assert_eq!(refused(&parts, memory), None);
+            assert_eq!(refused(&parts, memory + 1), None);
+            let (reason, detail) = refused(&parts, memory - 1).unwrap();
+            assert_eq!(reason, Rejection::TooLarge);
+            let expected = format!(
+                "the image takes {memory} bytes of memory, the limit is {}; help: ",
+                memory - 1
+            );
+            assert!(detail.starts_with(&expected), "{detail}");
+        }
+    }
+
+    #[test]
+    fn an_image_for_another_machine_is_refused_by_its_name() {
+        for (arch, name) in [(ARCH_AARCH64, "AArch64"), (243, "ELF machine 243")] {
+            let parts = ImageParts {
+                entries: vec![EntryPart::new("add")],
+                arch,
+                rx: vec![0xc3; 40],
+                ..ImageParts::default()
+            };
+            let detail = format!("the image is for {name}, this target is x86-64; help: build it for x86-64");
+            assert_eq!(refused(&parts, 4096), Some((Rejection::Architecture, detail)));
+        }
+    }
+}

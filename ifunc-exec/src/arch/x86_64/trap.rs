@@ -65,3 +65,71 @@ impl Trap {
         self.set_register(libc::REG_EFL, self.register(libc::REG_EFL) & !FLAGS);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::*;
+    use crate::ExecThread;
+
+    /// Calls with a state whose registers are these, and zero. Returns the state.
+    fn with(registers: &[(i32, i64)], call: impl FnOnce(&mut Trap)) -> [i64; 23] {
+        // SAFETY: plain data, for which zeros are valid.
+        let mut context: ucontext_t = unsafe { MaybeUninit::zeroed().assume_init() };
+        for (register, value) in registers {
+            context.uc_mcontext.gregs[*register as usize] = *value;
+        }
+        // SAFETY: it lives until the call ends, and nothing else refers to it.
+        call(&mut unsafe { Trap::new((&raw mut context).cast()) });
+        context.uc_mcontext.gregs
+    }
+
+    #[test]
+    fn a_page_fault_of_a_fetch_is_told_from_others() {
+        const OTHERS: i64 = 0b101;
+        for (number, error, is_fetch) in [
+            (PAGE_FAULT, FETCH, true),
+            (PAGE_FAULT, FETCH | OTHERS, true),
+            (PAGE_FAULT, OTHERS, false),
+            (PAGE_FAULT, 0, false),
+            (13, FETCH, false),
+            (13, 0, false),
+        ] {
+            with(&[(libc::REG_TRAPNO, number), (libc::REG_ERR, error)], |trap| {
+                assert_eq!(trap.is_fetch(), is_fetch, "{number} {error:#b}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_thread_leaves_by_the_gate_with_the_flags_of_the_host() {
+        let mut thread = ExecThread::for_tests(1 << 20);
+        let session = thread.session();
+        let gate = Gate::current().unwrap();
+        // Zero, carry and interrupts stay.
+        let kept = 1 << 0 | 1 << 6 | 1 << 9;
+        for flags in [kept, kept | FLAGS, FLAGS, 1 << 10] {
+            let after = with(&[(libc::REG_EFL, flags), (libc::REG_RSP, 7)], |trap| {
+                trap.escape(gate);
+                assert_eq!(trap.pc(), ifunc_exec_escape as *const () as usize);
+                assert_eq!(trap.stack(), 7);
+            });
+            assert_eq!(after[libc::REG_EFL as usize], flags & kept);
+            assert_eq!(after[libc::REG_RDI as usize], (&raw const *gate).addr() as i64);
+        }
+        drop(session);
+    }
+
+    #[test]
+    fn a_handler_begins_with_the_check_of_alignment_off() {
+        let (before, after): (u64, u64);
+        // SAFETY: nothing between the three reads memory at an odd address; the last one leaves the flag as it was.
+        unsafe {
+            std::arch::asm!("pushfq", "or dword ptr [rsp], 0x40000", "popfq", "pushfq", "pop {}", out(reg) before);
+            enter_handler();
+            std::arch::asm!("pushfq", "pop {0}", "push {0}", "and dword ptr [rsp], 0xfffbffff", "popfq", out(reg) after);
+        }
+        assert_eq!((before & 1 << 18, after & 1 << 18), (1 << 18, 0));
+    }
+}
