@@ -21,6 +21,8 @@ mod aggregate;
 mod backlog;
 mod handles;
 mod submission;
+#[cfg(test)]
+mod tests;
 mod travel;
 
 use handles::{Former, Handle};

@@ -81,7 +81,8 @@ impl Gathered {
 
     /// Whether frames must be sent before the next invocation or run is processed.
     pub(crate) fn is_full(&self) -> bool {
-        !self.complete.is_empty() || self.len - self.begin >= FULL.min(self.max_body)
+        // The frame that is filled begins at 0 if it is the only one.
+        !self.complete.is_empty() || self.len >= FULL.min(self.max_body)
     }
 
     /// Makes memory for everything that may be added before it is full. The same size at all times: a buffer that grows is
@@ -196,7 +197,7 @@ impl Gathered {
                 let to = &mut self.memory.as_mut_slice()[to..][..fits * len];
                 if len == distance {
                     to.copy_from_slice(taken);
-                } else if len > 0 {
+                } else {
                     let each = to.chunks_exact_mut(len).zip(taken.chunks(distance));
                     each.for_each(|(to, from)| to.copy_from_slice(&from[..len]));
                 }
@@ -462,6 +463,48 @@ mod tests {
         push(&mut gathered, 1, &[1; 100_000]);
         assert!(gathered.is_full());
         assert_eq!(drain(&mut gathered, 1 << 20).len(), 2);
-        assert!(gathered.memory.len() < FULL + RUN + 100_000 + (MAX_ANSWERS + 2) * 32 + 64);
+        let most = FULL + RUN + 100_000 + (MAX_ANSWERS + 2) * 32;
+        assert_eq!(gathered.memory.len(), most.next_multiple_of(64));
+        assert_eq!(gathered.reserve_run(90).memory.len(), RUN + 90);
+    }
+
+    #[test]
+    fn what_a_full_frame_has_no_room_for_begins_the_next_one() {
+        let mut gathered = Gathered::new(88, 80);
+        push(&mut gathered, 1, &[1; 40]);
+        push(&mut gathered, 3, &[3; 41]);
+        for (token, len) in [(1, 40_usize), (3, 41)] {
+            let (header, body) = gathered.next().unwrap();
+            assert_eq!(header, Header::new(Kind::Completions, 0, 0));
+            let zeros = vec![0; len.next_multiple_of(8) - len];
+            let expected = [head(token, len as u32, 1), vec![token as u8; len], zeros].concat();
+            assert_eq!(body, expected);
+            gathered.sent();
+        }
+        assert!(gathered.next().is_none());
+    }
+
+    #[test]
+    fn a_head_states_no_more_completions_than_it_can() {
+        let mut gathered = Gathered::new(1 << 10, 80);
+        push(&mut gathered, 1, b"");
+        gathered.run.count = MAX_RUN - 3;
+        let first = u64::from(MAX_RUN) - 2;
+        push(&mut gathered, first, b"");
+        gathered.reserve_run(8).lens[..5].fill(0);
+        gathered.push_run(first + 1, 5);
+        push(&mut gathered, first + 6, b"");
+        let (_, body) = gathered.next().unwrap();
+        let expected = [head(1, 0, MAX_RUN), head(first + 3, 0, 4)].concat();
+        assert_eq!(body, expected);
+        // One is full when the next one comes alone.
+        push(&mut gathered, first + 9, b"");
+        gathered.run.count = MAX_RUN;
+        push(&mut gathered, first + 9 + u64::from(MAX_RUN), b"");
+        let last = head(first + 9 + u64::from(MAX_RUN), 0, 1);
+        assert_eq!(
+            gathered.next().unwrap().1[48..],
+            [head(first + 9, 0, MAX_RUN), last].concat()
+        );
     }
 }

@@ -79,6 +79,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nonces_are_those_of_splitmix64() {
+        let mut nonces = Nonces::new(0);
+        let numbers = [0, 1, 2].map(|_| nonces.next());
+        // The first numbers of the reference implementation with the seed 0.
+        let expected = [
+            0xe220_a839_7b1d_cdaf,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ];
+        assert_eq!(numbers, expected);
+    }
+
+    #[test]
     fn an_entry_is_found_by_its_own_nonce_only() {
         let mut table = Table::new();
         let mut nonces = Nonces::new(7);
