@@ -268,6 +268,40 @@ impl fmt::Display for OneLine<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_reported_with_what_the_kernel_knows() {
+        let text = |signal, code| {
+            let at = Interruption {
+                signal,
+                code,
+                address: 0x40,
+                ..Interruption::default()
+            };
+            fault(signal, &at)
+        };
+        assert_eq!(text(libc::SIGSEGV, 1), "SIGSEGV (not mapped), address 0x40");
+        assert_eq!(text(libc::SIGBUS, 1), "SIGBUS (misaligned), address 0x40");
+        assert_eq!(text(libc::SIGBUS, libc::SI_KERNEL), "SIGBUS, address 0x40");
+        assert_eq!(text(libc::SIGSEGV, 99), "SIGSEGV, address 0x40");
+        assert_eq!(
+            text(libc::SIGSEGV, libc::SI_KERNEL),
+            "SIGSEGV (no canonical address, or a privileged instruction)"
+        );
+        assert_eq!(text(libc::SIGFPE, 2), "SIGFPE (integer overflow)");
+        assert_eq!(text(libc::SIGFPE, 99), "SIGFPE");
+        let overflow = Interruption {
+            address: 0x40,
+            is_overflow: true,
+            ..Interruption::default()
+        };
+        assert_eq!(
+            fault(libc::SIGSEGV, &overflow),
+            "stack overflow (SIGSEGV, address 0x40)"
+        );
+    }
+
     #[test]
     fn a_message_of_an_ifunc_stays_on_its_line() {
         let shown = super::OneLine("café \"x\" \n\x1b[2J \u{202e}").to_string();

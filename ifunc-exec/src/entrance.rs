@@ -104,6 +104,12 @@ impl Door {
         entries.push(Arc::downgrade(entry));
     }
 
+    /// Number of entries that it opens and closes, or did.
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> usize {
+        self.lock().entries.len()
+    }
+
     /// Changes the access. Returns what it was.
     pub(crate) fn set(&self, access: Access) -> Access {
         let mut state = self.lock();

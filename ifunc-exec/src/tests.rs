@@ -1,6 +1,7 @@
 //! The executor as its users see it, with images whose machine code is written out here.
 
 mod allocations;
+mod ended;
 pub(crate) mod kernel;
 mod refuse;
 

@@ -117,7 +117,7 @@ mod tests {
     use ifunc::host;
 
     use super::super::injected::{invoke, invoke_with_failing_callback};
-    use super::super::{CALL_GATE, escape_with_panic};
+    use super::super::{CALL_GATE, escape_with_panic, escape_with_panic_at};
     use super::*;
     use crate::ExecThread;
 
@@ -218,6 +218,20 @@ mod tests {
             0
         });
         assert_eq!(message(outcome), "first");
+    }
+
+    #[test]
+    fn what_a_callback_left_on_the_stack_is_kept() {
+        let mut thread = thread();
+        let outcome = invoke_with_failing_callback(&mut thread, || {
+            let words = std::hint::black_box([0x1234_usize, 0x5678]);
+            // SAFETY: the frames of the tests' injected code own nothing.
+            unsafe { escape_with_panic_at(words.as_ptr().addr(), b"third", b"", 1, 2) }
+        });
+        let Err(Escape::Panic { trail, .. }) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(trail[..2], [0x1234, 0x5678]);
     }
 
     #[test]

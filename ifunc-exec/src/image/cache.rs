@@ -304,7 +304,143 @@ impl Drop for CodeCache {
 mod tests {
     use std::hash::BuildHasher;
 
+    use ifunc_abi::image::{EntryPart, ImageParts, ImportFlags, ImportPart};
+
+    use super::super::validate::validate;
     use super::*;
+    use crate::DebugInfo;
+    use crate::arch::ARCH;
+
+    fn cache(max_bytes: usize, max_images: usize) -> CodeCache {
+        let debug = DebugRegistry::new(DebugInfo::none(), Vec::new);
+        CodeCache::new(max_bytes, max_images, debug, Arc::new(())).unwrap()
+    }
+
+    /// The bytes of an image of this name, of one line of code.
+    fn encoded(name: &str, flags: ImageFlags) -> Vec<u8> {
+        let parts = ImageParts {
+            entries: vec![EntryPart::new(name)],
+            arch: ARCH,
+            flags,
+            rx_align_log2: 4,
+            rx: vec![0xc3; 64],
+            slot: Some(8),
+            imports: vec![ImportPart {
+                symbol: "cos".into(),
+                flags: ImportFlags::DATA,
+                fingerprint: 0,
+            }],
+            ..ImageParts::default()
+        };
+        parts.encode().unwrap()
+    }
+
+    fn insert(cache: &mut CodeCache, bytes: &[u8]) -> Result<Arc<InstalledImage>, Refusal> {
+        let valid = validate(blake3::hash(bytes).as_bytes(), bytes, 1 << 16)?;
+        cache.insert(&valid, &[0x4000], &Record::of(&valid))
+    }
+
+    fn names(cache: &CodeCache) -> Vec<String> {
+        let mut names: Vec<_> = cache
+            .images(|_| true)
+            .iter()
+            .map(|image| image.names().to_string())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_image_that_was_bound_longest_ago_is_evicted() {
+        let mut cache = cache(1 << 16, 2);
+        for name in ["a", "b"] {
+            drop(insert(&mut cache, &encoded(name, ImageFlags::NONE)).unwrap());
+        }
+        let first = blake3::hash(&encoded("a", ImageFlags::NONE));
+        drop(cache.get(first.as_bytes()).unwrap());
+        for (name, left) in [("c", ["a", "c"]), ("d", ["c", "d"]), ("e", ["d", "e"])] {
+            drop(insert(&mut cache, &encoded(name, ImageFlags::NONE)).unwrap());
+            assert_eq!(names(&cache), left);
+        }
+        assert!(cache.get(first.as_bytes()).is_none());
+    }
+
+    #[test]
+    fn an_image_is_installed_if_all_that_it_takes_has_room() {
+        let bytes = encoded("a", ImageFlags::NONE);
+        let valid = validate(blake3::hash(&bytes).as_bytes(), &bytes, 1 << 16).unwrap();
+        let record = Record::of(&valid);
+        assert_eq!(
+            record.footprint(),
+            record.kept.footprint() + record.imports.footprint()
+        );
+        let needed = 64 + Got::size_of(1) + record.footprint();
+        for (room, has_room) in [(needed - 1, false), (needed, true)] {
+            let mut cache = cache(1 << 16, 2);
+            cache.max_bytes = room;
+            let installed = insert(&mut cache, &bytes);
+            assert_eq!(installed.is_ok(), has_room);
+            assert_eq!(cache.bytes, if has_room { needed } else { 0 });
+        }
+    }
+
+    #[test]
+    fn half_of_the_cache_may_be_pinned() {
+        let mut cache = cache(1 << 16, 5);
+        for (images, bytes, needed, is_admitted) in [
+            (2, 0, 1 << 15, true),
+            (2, 0, (1 << 15) + 1, false),
+            (2, 100, (1 << 15) - 100, true),
+            (2, 100, (1 << 15) - 99, false),
+            (3, 0, 1, false),
+            (0, 0, 1 << 16, false),
+        ] {
+            cache.pinned = (images, bytes);
+            let admitted = cache.admit_pinned(needed).map_err(|refusal| refusal.reason);
+            let expected = if is_admitted {
+                Ok(())
+            } else {
+                Err(Rejection::Quota)
+            };
+            assert_eq!(admitted, expected, "{images} {bytes} {needed}");
+        }
+        cache.pinned = (0, 0);
+        for count in 1..=3 {
+            let pinned = insert(
+                &mut cache,
+                &encoded(&format!("pinned_{count}"), ImageFlags::PINNED),
+            )
+            .unwrap();
+            assert_eq!(cache.pinned, (count, count * pinned.footprint()));
+        }
+        let refusal = insert(&mut cache, &encoded("pinned_4", ImageFlags::PINNED)).unwrap_err();
+        assert_eq!(refusal.reason, Rejection::Quota);
+        assert!(
+            refusal.detail.starts_with("3 pinned images take "),
+            "{}",
+            refusal.detail
+        );
+    }
+
+    #[test]
+    fn code_of_the_runtime_lies_in_the_arena() {
+        let mut cache = cache(1 << 16, 2);
+        // mov eax, 7; ret
+        let code = [0xb8, 7, 0, 0, 0, 0xc3];
+        let address = cache.write_code(&code).unwrap();
+        assert!(cache.code().contains(&address) && address.is_multiple_of(16));
+        // SAFETY: the bytes above are this function, and the cache lives.
+        let seven: extern "C" fn() -> u32 =
+            unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<()>(address)) };
+        assert_eq!(seven(), 7);
+        let file = cache.file();
+        let mut there = [0; 6];
+        let at = address - cache.code().start;
+        std::os::unix::fs::FileExt::read_exact_at(&*file.upgrade().unwrap(), &mut there, at as u64).unwrap();
+        assert_eq!(there, code);
+        drop(cache);
+        assert!(file.upgrade().is_none());
+    }
 
     #[test]
     fn ids_are_distinguished_by_their_beginning() {

@@ -284,6 +284,18 @@ mod tests {
     }
 
     #[test]
+    fn an_export_of_this_process_is_found_by_its_name() {
+        #[ifunc::export]
+        fn found_by_its_name(of: u64) -> u64 {
+            of
+        }
+        let found = Symbol::exported("found_by_its_name").unwrap();
+        assert_eq!(found.name(), "found_by_its_name");
+        assert_eq!(found.signature(), Some("fn found_by_its_name(u64)->u64"));
+        assert!(Symbol::exported("found_by_no_name").is_none());
+    }
+
+    #[test]
     fn another_name_is_another_text() {
         for (name, text, renamed) in [
             ("fast", "fn fast(&[u8])->u32", "fn score(&[u8])->u32"),

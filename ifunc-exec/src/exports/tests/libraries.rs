@@ -1,12 +1,14 @@
 //! Shared libraries that are loaded and replaced.
 
+use std::sync::Arc;
+
 use ifunc_abi::image::{ImageParts, ImportFlags};
 use ifunc_abi::status::Rejection;
 
 use super::{finds, run};
 use crate::exports::ExportError;
-use crate::tests::{executor, install};
-use crate::{Executor, InvalidSoname};
+use crate::tests::{executor, install, options};
+use crate::{Executor, HostSymbols, ImageExecutor, InvalidSoname};
 
 /// A library that defines these things.
 fn library(folder: &std::path::Path, name: &str, source: &str) -> std::path::PathBuf {
@@ -17,7 +19,9 @@ fn library(folder: &std::path::Path, name: &str, source: &str) -> std::path::Pat
     std::fs::write(&c, source).unwrap();
     let mut cc = std::process::Command::new("cc");
     let status = cc
-        .args(["-shared", "-fPIC", "-o"])
+        .args(["-shared", "-fPIC"])
+        .arg(format!("-Wl,-soname,{name}"))
+        .arg("-o")
         .arg(&library)
         .arg(&c)
         .status()
@@ -67,6 +71,10 @@ fn a_library_is_loaded_and_replaced() {
     let replace = |file| unsafe { exports.replace_library(LIBM, file) };
     replace(&one).unwrap();
     let second = run(&mut thread, &finds).unwrap();
+    // It is loaded: by which file does not matter.
+    // SAFETY: as above.
+    unsafe { exports.load_library(LIBM) }.unwrap();
+    assert_eq!(run(&mut thread, &finds), Ok(second.clone()));
     let is_open = |file: &std::path::Path| {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         maps.contains(file.to_str().unwrap())
@@ -81,5 +89,32 @@ fn a_library_is_loaded_and_replaced() {
     let third = run(&mut thread, &finds).unwrap();
     assert!(first != second && second != third && first != third);
     assert!(is_open(&two) && !is_open(&one));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_library_that_could_not_be_opened_is_loaded_when_it_can() {
+    const SONAME: &str = "libifunc-late.so.1";
+    let mut symbols = HostSymbols::new().unwrap();
+    // SAFETY: there is no such library.
+    unsafe { symbols.allow_library(SONAME) }.unwrap();
+    let executor = ImageExecutor::new(options(), symbols, Arc::new(())).unwrap();
+    let parts = ImageParts {
+        needed: vec![SONAME.into()],
+        ..finds("ifunc_late", "", ImportFlags::NONE)
+    };
+    let refusal = install(&executor, &parts).unwrap_err();
+    assert_eq!(refusal.reason, Rejection::NeededLibrary);
+    let folder = std::env::temp_dir().join(format!("ifunc-late-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let library = library(&folder, SONAME, "int ifunc_late(void) { return 7; }");
+    // The linker of the process finds an open library by its soname.
+    // SAFETY: it has no constructors.
+    let opened = unsafe { libloading::Library::new(&library) }.unwrap();
+    // SAFETY: as above.
+    unsafe { executor.exports().load_library(SONAME) }.unwrap();
+    let finds = install(&executor, &parts).unwrap();
+    assert_eq!(run(&mut executor.thread().unwrap(), &finds).unwrap().len(), 1);
+    drop(opened);
     std::fs::remove_dir_all(folder).unwrap();
 }
