@@ -164,6 +164,15 @@ mod tests {
     }
 
     #[test]
+    fn silent_peers_are_looked_for_unless_the_environment_has_its_own_word() {
+        let chosen = |name: &&str| std::env::var_os(format!("UCX_TCP_{name}")).is_some();
+        let any = ["KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT"]
+            .iter()
+            .any(chosen);
+        assert_eq!(watch(Duration::ZERO).is_none(), any);
+    }
+
+    #[test]
     fn ipv6_is_refused_where_it_is_dangerous() {
         let version = |minor| Version {
             major: 1,

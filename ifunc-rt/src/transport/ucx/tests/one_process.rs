@@ -161,7 +161,9 @@ fn an_attempt_without_an_answer_is_over_at_its_deadline() {
         };
         let error = error.map(drop).unwrap_err();
         assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
-        assert!(Instant::now() >= until);
+        let late = Instant::now().checked_duration_since(until).unwrap();
+        // Long before an attempt is hopeless.
+        assert!(late < Duration::from_secs(5), "{late:?}");
     }
 }
 
