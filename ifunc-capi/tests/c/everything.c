@@ -687,7 +687,7 @@ static void a_policy_that_changes(void)
 {
     struct serving serving;
     ifunc_target_options *options = ifunc_target_options_create();
-    ifunc_target_options *nobody = ifunc_target_options_create();
+    ifunc_target_options *without_code = ifunc_target_options_create();
     ifunc_source *source;
     ifunc_handle *echo;
     char long_payload[64] = {0}, answer[8];
@@ -703,16 +703,16 @@ static void a_policy_that_changes(void)
     FAILS(IFUNC_STATUS_TOO_LARGE, "32", ifunc_handle_call_wait(echo, long_payload, sizeof long_payload, NULL, 0, NULL));
 
     /* What holds for as long as it serves cannot change. */
-    OK(ifunc_target_options_set_stack(nobody, 1 << 20));
-    FAILS(IFUNC_STATUS_POLICY, "`stack-bytes` cannot change", ifunc_target_replace_policy(serving.target, nobody));
+    OK(ifunc_target_options_set_stack(without_code, 1 << 20));
+    FAILS(IFUNC_STATUS_POLICY, "`stack-bytes` cannot change", ifunc_target_replace_policy(serving.target, without_code));
     OK(ifunc_handle_call_wait(echo, "some", 4, answer, sizeof answer, NULL));
-    ifunc_target_options_destroy(nobody);
+    ifunc_target_options_destroy(without_code);
 
     /* The same policy without those whose code runs. */
-    nobody = ifunc_target_options_create();
-    read_policy(nobody, "[quotas]\npayload-bytes = 32\n");
-    OK(ifunc_target_options_set_max_answer(nobody, 1 << 16));
-    OK(ifunc_target_replace_policy(serving.target, nobody));
+    without_code = ifunc_target_options_create();
+    read_policy(without_code, "[quotas]\npayload-bytes = 32\n");
+    OK(ifunc_target_options_set_max_answer(without_code, 1 << 16));
+    OK(ifunc_target_replace_policy(serving.target, without_code));
     /* The target applies it within its next eight polls. */
     for (i = 0; i < 8; i++)
         ifunc_handle_call_wait(echo, "some", 4, answer, sizeof answer, NULL);
@@ -726,7 +726,7 @@ static void a_policy_that_changes(void)
     ifunc_source_destroy(source);
     stop(&serving);
     ifunc_target_options_destroy(options);
-    ifunc_target_options_destroy(nobody);
+    ifunc_target_options_destroy(without_code);
 }
 
 /* ---- Serving: until it is enough, and on several threads ---- */

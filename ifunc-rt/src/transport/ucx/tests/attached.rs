@@ -50,7 +50,36 @@ impl<M: Mode> Application<M> {
     }
 }
 
-pub(super) fn over(engine: &Arc<Engine>, endpoint: &Endpoint) -> Over {
+/// Two applications whose workers are lent: one to a target, the other to its sources.
+pub(super) struct Lent<M: Mode> {
+    pub(super) here: Application<M>,
+    pub(super) there: Application<M>,
+    /// From here to there.
+    pub(super) ep: Endpoint,
+    pub(super) lent_here: Arc<Engine>,
+    pub(super) lent_there: Arc<Engine>,
+    pub(super) over_there: Over,
+    pub(super) listener: Box<dyn Listener>,
+}
+
+impl<M: Mode> Lent<M> {
+    pub(super) fn new() -> Self {
+        let [mut here, there] = [(); 2].map(|()| Application::<M>::new(Features::AM));
+        let ep = here.endpoint(&there);
+        let [lent_here, lent_there] = [&here, &there].map(|application| application.lend(true).unwrap());
+        Self {
+            over_there: over(&lent_here, &ep),
+            listener: lent_there.listen(&ListenConfig::new(LIMITS)).unwrap(),
+            here,
+            there,
+            ep,
+            lent_here,
+            lent_there,
+        }
+    }
+}
+
+fn over(engine: &Arc<Engine>, endpoint: &Endpoint) -> Over {
     // SAFETY: of its worker; the tests drop it after what goes over it.
     unsafe { engine.over(endpoint.as_raw(), crate::hello::invoking(usize::MAX)) }
 }
@@ -280,15 +309,16 @@ fn a_callback_that_calls_back_panics_and_may_drop_what_it_has() {
     if !has_ucx() {
         return;
     }
-    let [mut here, mut there] = [(); 2].map(|()| Application::<Multi>::new(Features::AM));
-    let (ep, lent_here, lent_there) = (
-        here.endpoint(&there),
-        here.lend(true).unwrap(),
-        there.lend(true).unwrap(),
-    );
+    let Lent {
+        mut here,
+        mut there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Multi>::new();
     let back = there.endpoint(&here);
-    let over_there = over(&lent_here, &ep);
-    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
     let (source, mut target) = meet(&mut *listener, over_there.call().unwrap());
     let said = Arc::new(Mutex::new(None));
     here.0.handler().0 = Some(Attempt {
@@ -328,14 +358,15 @@ fn a_call_that_was_answered_and_is_dropped_is_closed() {
     if !has_ucx() {
         return;
     }
-    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
-    let (ep, lent_here, lent_there) = (
-        here.endpoint(&there),
-        here.lend(true).unwrap(),
-        there.lend(true).unwrap(),
-    );
-    let over_there = over(&lent_here, &ep);
-    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let Lent {
+        here,
+        there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Single>::new();
     let calling = over_there.call().unwrap();
     let mut target = wait_for("the target", || {
         lent_here.poll();
@@ -391,14 +422,15 @@ fn hellos_by_message_are_bounded() {
     if !has_ucx() {
         return;
     }
-    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
-    let (ep, lent_here, lent_there) = (
-        here.endpoint(&there),
-        here.lend(true).unwrap(),
-        there.lend(true).unwrap(),
-    );
-    let over_there = over(&lent_here, &ep);
-    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let Lent {
+        here,
+        there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Single>::new();
     let hello = Hello {
         hello: crate::hello::invoking(usize::MAX),
         name: Name::new(3, 4),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::ucx::{Features, Multi, Single};
 
-use super::attached::{Application, meet, over};
+use super::attached::{Application, Lent, meet};
 use super::in_hand::{insert, open};
 use super::*;
 use crate::transport::ucx::WorkerOptions;
@@ -65,14 +65,15 @@ fn a_worker_is_left_when_its_peers_have_everything() {
     if !has_ucx() {
         return;
     }
-    let [mut here, there] = [(); 2].map(|()| Application::<Multi>::new(Features::AM));
-    let (ep, lent_here, lent_there) = (
-        here.endpoint(&there),
-        here.lend(true).unwrap(),
-        there.lend(true).unwrap(),
-    );
-    let over_there = over(&lent_here, &ep);
-    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let Lent {
+        here,
+        there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Multi>::new();
     let (mut source, mut target) = meet(&mut *listener, over_there.call().unwrap());
     let (_gone, gone_there) = meet(&mut *listener, over_there.call().unwrap());
     drop(gone_there);
@@ -140,14 +141,15 @@ fn bodies_that_reach_a_worker_of_the_applications_are_copied() {
     if !has_ucx() {
         return;
     }
-    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
-    let (ep, lent_here, lent_there) = (
-        here.endpoint(&there),
-        here.lend(true).unwrap(),
-        there.lend(true).unwrap(),
-    );
-    let over_there = over(&lent_here, &ep);
-    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let Lent {
+        here,
+        there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Single>::new();
     let (mut source, target) = meet(&mut *listener, over_there.call().unwrap());
     // So long that they would be kept, so short that they are not fetched.
     for len in [1025, 4096] {
