@@ -353,3 +353,34 @@ impl Drop for Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::wait_readable;
+
+    #[test]
+    fn a_thread_that_finds_events_wakes_the_one_that_may_sleep() {
+        let doorbell = Doorbell::new().unwrap();
+        let is_ringing = || wait_readable(doorbell.as_fd(), Instant::now());
+        let found = || {
+            let mut found = Vec::new();
+            doorbell.ready(|number| found.push(number));
+            found
+        };
+        for (is_target, named) in [(true, vec![7]), (false, vec![])] {
+            doorbell.ring(7, is_target);
+            assert!(is_ringing());
+            doorbell.arm();
+            assert!(!is_ringing());
+            assert_eq!(found(), named);
+            assert_eq!(is_ringing(), is_target, "the event is used up");
+            // Nobody sleeps: nobody is woken.
+            doorbell.ring(7, is_target);
+            doorbell.disarm();
+            doorbell.bell.clear();
+            assert_eq!(found(), named);
+            assert!(!is_ringing());
+        }
+    }
+}

@@ -194,3 +194,113 @@ fn no_more_connections_than_the_target_admits() {
     assert_eq!(source.peer, target.peer);
     assert!(source.waiter.carried_by().starts_with("tls TLS13_"));
 }
+
+/// The socket takes less than the frame: the rest is written while its link closes.
+#[test]
+fn what_was_sent_arrives_whole_though_its_link_closes_at_once() {
+    let (_listener, mut source, mut target) = pair(ring(16, 16 << 20));
+    let body = content(3, source.tx().max_body());
+    assert!(send(&mut source, &body).unwrap().is_some());
+    assert!(!may_write(&mut source), "the socket is full");
+    let closing = std::thread::spawn(move || {
+        let began = Instant::now();
+        drop(source);
+        began.elapsed()
+    });
+    // The target is slow.
+    std::thread::sleep(Duration::from_millis(20));
+    let received = wait_for("the frame", || receive(&mut target).unwrap());
+    assert!(received == (1, body));
+    let took = closing.join().unwrap();
+    assert!(
+        took >= Duration::from_millis(15),
+        "it waited for nobody: {took:?}"
+    );
+    let end = wait_for("the end", || receive(&mut target).err());
+    assert!(matches!(end, LinkError::Closed), "{end}");
+}
+
+/// Nobody takes the rest: closing is over in time nevertheless.
+#[test]
+fn a_link_that_closes_waits_for_a_bounded_time() {
+    let (_listener, mut source, _target) = pair(ring(16, 16 << 20));
+    let body = content(3, source.tx().max_body());
+    send(&mut source, &body).unwrap().unwrap();
+    let began = Instant::now();
+    drop(source);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(900), "{took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_link_that_has_nothing_to_write_closes_at_once() {
+    // A busy machine may delay some of them.
+    let took = (0..5).map(|_| {
+        let (_listener, mut source, mut target) = pair(small());
+        send(&mut source, b"x").unwrap().unwrap();
+        wait_for("the frame", || receive(&mut target).unwrap());
+        let began = Instant::now();
+        drop(source);
+        began.elapsed()
+    });
+    assert!(took.into_iter().any(|took| took < Duration::from_millis(500)));
+}
+
+fn may_write(link: &mut Link) -> bool {
+    link.tx().reserve(0, 1).unwrap().is_some()
+}
+
+#[test]
+fn a_full_socket_wakes_who_waits_when_it_takes_more() {
+    let (_listener, mut source, mut target) = pair(ring(16, 16 << 20));
+    let body = content(3, source.tx().max_body());
+    send(&mut source, &body).unwrap().unwrap();
+    assert!(!may_write(&mut source));
+    let is_woken = |source: &Link, within| {
+        source.waiter.clear_doorbell();
+        wait_readable(source.waiter.doorbell(), Instant::now() + within)
+    };
+    assert!(!is_woken(&source, Duration::from_millis(20)), "nobody reads");
+    std::thread::scope(|scope| {
+        // Looked at and not released: no credit goes back.
+        scope.spawn(|| wait_for("the frame", || target.rx().peek().unwrap().map(drop)));
+        while !may_write(&mut source) {
+            assert!(is_woken(&source, Duration::from_secs(20)), "it is not woken");
+        }
+    });
+    assert!(may_write(&mut source));
+    assert!(
+        !is_woken(&source, Duration::from_millis(20)),
+        "it waits for nothing"
+    );
+    assert!(
+        source
+            .waiter
+            .poll_interval()
+            .is_some_and(|interval| !interval.is_zero())
+    );
+}
+
+/// A target is not told of what it has taken by itself.
+#[test]
+fn only_parked_connections_are_named_as_ready() {
+    let (mut listener, mut source, mut target) = pair(small());
+    let mut keys = Vec::new();
+    // Without credit an attempt to send takes what has arrived.
+    assert!((1..=2).all(|n| send(&mut target, b"x").unwrap() == Some(n)));
+    for is_parked in [false, true] {
+        if is_parked {
+            target.rx().park();
+        }
+        send(&mut source, b"x").unwrap().unwrap();
+        wait_for("the frame", || {
+            assert!(!may_write(&mut target));
+            (!target.rx().is_idle()).then_some(())
+        });
+        keys.clear();
+        listener.ready(&mut keys);
+        assert_eq!(keys.contains(&target.key.unwrap()), is_parked, "{is_parked}");
+        receive(&mut target).unwrap().unwrap();
+    }
+}
