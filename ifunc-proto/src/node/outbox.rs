@@ -272,5 +272,14 @@ mod tests {
         assert_eq!(spare.payloads.len(), Spare::<()>::KEPT);
         assert!(spare.payloads.iter().all(Vec::is_empty));
         assert_eq!(spare.copy(b"ab"), b"ab");
+        for len in [0, 1, Spare::<()>::LONGEST, Spare::<()>::LONGEST + 1] {
+            spare.keep_list(Vec::with_capacity(len));
+        }
+        assert_eq!(spare.lists.len(), 2);
+        assert!(spare.list().capacity() >= Spare::<()>::LONGEST);
+        for _ in 0..2 * Spare::<()>::KEPT {
+            spare.keep_list(Vec::with_capacity(1));
+        }
+        assert_eq!(spare.lists.len(), Spare::<()>::KEPT);
     }
 }

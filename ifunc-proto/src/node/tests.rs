@@ -10,6 +10,9 @@ use zerocopy::little_endian::{U32, U64};
 use super::{Arrival, Ended, Event, Node, NodeConfig, Visit};
 use crate::caller::Image;
 
+mod bounds;
+mod links;
+
 #[derive(Clone, Copy, Debug)]
 struct Code;
 
