@@ -99,4 +99,45 @@ mod tests {
         });
         thread.join().unwrap();
     }
+
+    #[test]
+    fn a_stack_for_handlers_is_of_the_thread_as_long_as_it_lives() {
+        let thread = std::thread::spawn(|| {
+            let stack = AlternateStack::install();
+            let base = stack.0.wrapping_byte_add(PAGE);
+            assert_eq!(current(), Some((base, SIZE)));
+            // It is large enough, so there is no other.
+            assert!(AlternateStack::install().0.is_null());
+            assert_eq!(current(), Some((base, SIZE)));
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let begin = format!("{:x}-", base.addr());
+            let line = maps.lines().find_map(|line| line.strip_prefix(&begin)).unwrap();
+            let (end, rest) = line.split_once(' ').unwrap();
+            let len = usize::from_str_radix(end, 16).unwrap() - base.addr();
+            assert!((SIZE..4 * SIZE).contains(&len), "{len:#x}");
+            assert!(rest.starts_with("rw-p"), "{rest}");
+            drop(stack);
+            assert_eq!(current(), None);
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn where_the_kernel_refuses_a_stack_nothing_stays_mapped() {
+        let thread = std::thread::spawn(|| {
+            let maps = || {
+                let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+                maps.lines().count()
+            };
+            crate::tests::kernel::refuse(libc::SYS_sigaltstack);
+            assert_eq!(current(), None);
+            let before = maps();
+            // Each would be two mappings; other tests map a few in the meantime.
+            for _ in 0..500 {
+                assert!(AlternateStack::install().0.is_null());
+            }
+            assert!(maps() < before + 500);
+        });
+        thread.join().unwrap();
+    }
 }

@@ -77,18 +77,26 @@ pub(super) fn notify_all() {
 mod tests {
     use super::*;
 
+    /// In a process of its own: the watchdogs of other tests signal all threads that are prepared.
     #[test]
     fn a_prepared_thread_gets_its_signal() {
         use std::sync::mpsc::channel;
         use std::time::Duration;
-
+        const NAME: &str = "contain::prepared::tests::a_prepared_thread_gets_its_signal";
+        const CHILD: &str = "IFUNC_TEST_PREPARED";
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            let output = child.args(["--exact", NAME]).env(CHILD, "1").output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            return;
+        }
         super::super::install(true).unwrap();
         let (send, receive) = channel();
         let thread = std::thread::spawn(move || {
             send.send(prepare_thread()).unwrap();
             // Nothing restarts this call after the handler of a signal.
             // SAFETY: no descriptors.
-            let polled = unsafe { libc::poll(std::ptr::null_mut(), 0, 20_000) };
+            let polled = unsafe { libc::poll(std::ptr::null_mut(), 0, 4_000) };
             let why = std::io::Error::last_os_error().raw_os_error();
             send.send(polled).unwrap();
             why
