@@ -13,6 +13,9 @@ use crate::host::Answers;
 use crate::link::{LinkError, Outbound};
 use crate::long::{Long, Owed, Sent};
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes of a failure's detail that are sent even where answers are smaller.
 const DETAIL: usize = 1024;
 
