@@ -356,7 +356,7 @@ impl OpenBatch {
     /// Removes the begin of the batch. It has no open run.
     pub(crate) fn remove(&mut self, part: Part) {
         let (mut from, mut to) = (part.runs, 0);
-        if let Some(head) = self.head_at(from).filter(|_| part.entries > 0) {
+        if let Some(head) = self.head_at(from) {
             let (run, stride) = (size_of_run(head), head.stride.get() as usize);
             let left = with_count(head, head.count.get() - part.entries);
             if left.count > 0 {
