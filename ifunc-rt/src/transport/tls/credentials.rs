@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
     AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, NoServerSessionStorage,
@@ -107,10 +107,6 @@ impl SigningKey for Own {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         let is_offered = offered.contains(&SignatureScheme::ED25519);
         is_offered.then(|| Box::new(Self(self.0.clone())) as Box<dyn Signer>)
-    }
-
-    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
-        Some(spki_of(&self.0.key().public()).into())
     }
 
     fn algorithm(&self) -> SignatureAlgorithm {
@@ -385,5 +381,54 @@ mod tests {
         // The neutral element, with which everything verifies.
         let neutral = [&spki[..12], &[1], &[0; 31]].concat();
         assert_eq!(key_of(&neutral), None);
+    }
+
+    #[test]
+    fn a_source_that_does_not_offer_its_raw_key_proves_itself_by_certificates() {
+        use CertificateType::{RawPublicKey, X509};
+        for (stated, kind) in [
+            (None, Kind::Certificate),
+            (Some(&[][..]), Kind::Certificate),
+            (Some(&[X509]), Kind::Certificate),
+            (Some(&[RawPublicKey]), Kind::RawKey),
+            (Some(&[X509, RawPublicKey]), Kind::RawKey),
+        ] {
+            assert_eq!(Kind::of(stated), kind, "{stated:?}");
+        }
+    }
+
+    #[test]
+    fn a_raw_key_stands_alone_and_a_target_is_the_one_whose_key_is_known() {
+        let [known, other] = [3, 4].map(|seed| SecretKey::from_seed([seed; 32], "").public());
+        let sent = |key| CertificateDer::from(spki_of(key));
+        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1 << 30));
+        let source = |others: &[_]| AnySource(Kind::RawKey).verify_client_cert(&sent(&known), others, now);
+        assert!(source(&[]).is_ok() && source(&[sent(&other)]).is_err());
+        let garbage = CertificateDer::from(vec![1; 44]);
+        assert!(
+            AnySource(Kind::RawKey)
+                .verify_client_cert(&garbage, &[], now)
+                .is_err()
+        );
+
+        let unknown = Arc::new(OnceLock::new());
+        let targets = KnownTargets {
+            keys: TlsKeys::new(SecretKey::from_seed([9; 32], "")).peer(known),
+            unknown: Arc::clone(&unknown),
+        };
+        let name = ServerName::try_from("host").unwrap();
+        let target = |key, others: &[_]| targets.verify_server_cert(&sent(key), others, &name, &[], now);
+        assert!(target(&known, &[]).is_ok() && unknown.get().is_none());
+        assert!(target(&known, &[sent(&other)]).is_err());
+        assert!(target(&other, &[]).is_err());
+        assert!(
+            targets
+                .verify_server_cert(&garbage, &[], &name, &[], now)
+                .is_err()
+        );
+        assert!(
+            matches!(unknown.get(), Some(Unknown::Key(key)) if *key == known),
+            "the first one"
+        );
     }
 }

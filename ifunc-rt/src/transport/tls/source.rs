@@ -203,3 +203,88 @@ impl Attempt {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::keys::{SecretKey, TlsKeys};
+    use crate::transport::ConnectConfig;
+
+    fn attempt(within: Duration) -> Attempt {
+        Attempt {
+            address: "tls://there:1".into(),
+            deadline: Instant::now() + within,
+        }
+    }
+
+    fn reach(attempt: &Attempt, at: &TcpListener) -> Result<OwnedFd, ConnectError> {
+        let at = at.local_addr().unwrap();
+        let at = HostPort {
+            host: at.ip().to_string(),
+            port: at.port(),
+        };
+        attempt.reach(&at, &ConnectConfig::default())
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_is_tried_until_the_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let reached = reach(&attempt(Duration::from_secs(30)), &listener);
+        assert!(reached.is_ok());
+        // Its queue of new connections is full: the kernel drops what would be another one.
+        rustix::net::listen(&listener, 0).unwrap();
+        let soon = Instant::now() + Duration::from_millis(20);
+        let _full = [(); 2].map(|()| connect_until(listener.local_addr().unwrap(), soon));
+        let waiting = attempt(Duration::from_millis(100));
+        let error = reach(&waiting, &listener).unwrap_err();
+        assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+        let late = Instant::now().checked_duration_since(waiting.deadline).unwrap();
+        assert!(late < ATTEMPT, "{late:?}");
+    }
+
+    #[test]
+    fn only_a_refused_connection_says_that_nobody_listens() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = free.local_addr().unwrap();
+        drop(free);
+        let to = |host: &str| {
+            let port = at.port();
+            let at = HostPort {
+                host: host.into(),
+                port,
+            };
+            attempt(Duration::from_secs(30))
+                .reach(&at, &ConnectConfig::default())
+                .unwrap_err()
+        };
+        let refused = to("127.0.0.1");
+        assert!(matches!(refused, ConnectError::NobodyListens { .. }), "{refused}");
+        // An address that no socket of TCP connects to.
+        let other = to("255.255.255.255");
+        assert!(matches!(other, ConnectError::Io { .. }), "{other}");
+    }
+
+    #[test]
+    fn what_a_stream_that_ended_means_depends_on_what_was_asked_for() {
+        let raw = TlsKeys::new(SecretKey::from_seed([3; 32], ""));
+        let no_unknown = OnceLock::new();
+        let ended = |end, keys: &TlsKeys| attempt(Duration::ZERO).ended(end, &no_unknown, keys);
+        let refused = || End::Tls(Error::AlertReceived(AlertDescription::HandshakeFailure));
+        // A source that asks for a raw key does not miss a certificate.
+        assert!(matches!(ended(refused(), &raw), ConnectError::Protocol { .. }));
+        for end in [End::Cut, End::Closed] {
+            let error = ended(end, &raw);
+            assert!(
+                matches!(error, ConnectError::Busy { .. }) && error.may_pass(),
+                "{error}"
+            );
+        }
+        let error = ended(End::Malformed("no"), &raw);
+        assert!(
+            matches!(error, ConnectError::Protocol { problem: "no", .. }),
+            "{error}"
+        );
+    }
+}

@@ -304,3 +304,23 @@ fn only_parked_connections_are_named_as_ready() {
         receive(&mut target).unwrap().unwrap();
     }
 }
+
+#[test]
+fn a_frame_is_unconsumed_until_its_credit_is_back() {
+    let (_listener, mut source, mut target) = pair(ring(64, RingSize::MIN_DATA));
+    for n in 1..=2 {
+        assert_eq!(send(&mut source, b"x").unwrap(), Some(n));
+    }
+    for _ in 0..2 {
+        wait_for("the frame", || target.rx().peek().unwrap().map(drop));
+        target.rx().release();
+    }
+    // Credits that are not due wait for the end of a poll.
+    assert!(source.rx().peek().unwrap().is_none() && source.tx().is_unconsumed(1));
+    target.rx().settle();
+    wait_for("credits", || {
+        assert!(source.rx().peek().unwrap().is_none());
+        (!source.tx().is_unconsumed(2)).then_some(())
+    });
+    assert!(source.tx().is_unconsumed(3));
+}
