@@ -203,3 +203,17 @@ fn connections_with_a_deadline_are_forgotten_when_it_is_over_or_the_peer_has_ans
     locked.forget(kept);
     assert_eq!(locked.state.timed, 0);
 }
+
+#[test]
+fn a_thread_that_goes_to_sleep_looks_for_silent_peers_first() {
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    let mut locked = engine.lock();
+    locked.arm();
+    // Where the environment has no word of its own.
+    if let Some(watch) = &mut locked.state.watch {
+        assert!(!watch.is_due(), "it was not looked for");
+    }
+}

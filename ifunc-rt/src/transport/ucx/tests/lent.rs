@@ -172,3 +172,34 @@ fn bodies_that_reach_a_worker_of_the_applications_are_copied() {
     drop((listener, over_there, ep));
     drop((here, there));
 }
+
+#[test]
+fn a_target_hears_that_a_source_has_given_up() {
+    if !has_ucx() {
+        return;
+    }
+    let Lent {
+        here,
+        there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Single>::new();
+    // Its hello is on the way.
+    drop(over_there.call().unwrap());
+    let mut target = wait_for("the target", || {
+        lent_here.poll();
+        listener.accept()
+    });
+    wait_for("the end", || {
+        lent_here.poll();
+        listener.accept();
+        receive(&mut target).is_err().then_some(())
+    });
+    drop(target);
+    assert!(lent_here.detach() && lent_there.detach());
+    drop((listener, over_there, ep));
+    drop((here, there));
+}

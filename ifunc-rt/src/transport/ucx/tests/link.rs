@@ -14,6 +14,7 @@ by_each_mode! {
     a_frame_is_unconsumed_until_it_was_released,
     a_receiver_that_has_a_frame_is_not_empty_and_does_not_sleep,
     a_link_that_is_stuck_pauses,
+    only_parked_connections_are_named_as_ready,
     a_link_whose_peer_leaves_is_noticed,
 }
 
@@ -154,6 +155,36 @@ fn a_receiver_that_has_a_frame_is_not_empty_and_does_not_sleep(mode: Mode) {
     );
 }
 
+fn only_parked_connections_are_named_as_ready(mode: Mode) {
+    let mut pair = Pair::new(mode, &small());
+    let key = pair.target.key.unwrap();
+    for is_parked in [false, true] {
+        pair.target.rx().park();
+        if !is_parked {
+            pair.target.rx().disarm();
+        }
+        send(&mut pair.source, b"x").unwrap().unwrap();
+        wait_for("the frame", || {
+            pair.here.poll();
+            pair.served.engine.poll();
+            (!pair.target.rx().is_idle()).then_some(())
+        });
+        // Where frames are put, the doorbell tells.
+        let named = |pair: &Pair| std::mem::take(&mut pair.served.engine.lock().state.ready).contains(&key);
+        if is_parked {
+            wait_for("the name", || {
+                pair.here.poll();
+                pair.served.engine.poll();
+                named(&pair).then_some(())
+            });
+        } else {
+            assert!(!named(&pair));
+        }
+        let (_, body) = wait_for("the frame", || receive(&mut pair.target).unwrap());
+        assert_eq!(body, b"x");
+    }
+}
+
 fn a_link_that_is_stuck_pauses(mode: Mode) {
     let Pair {
         mut source,
@@ -238,6 +269,9 @@ fn polls_right_after_a_frame_was_sent_do_not_progress_ucx() {
         progressed.extend((here.polls() > before).then_some(n));
     }
     assert_eq!(progressed, [PASSED]);
+    // A poll that would find nothing is not made.
+    send(&mut source, b"small").unwrap().unwrap();
+    assert!(source.rx().is_empty());
     // Where nothing was sent, each poll does.
     let before = here.polls();
     assert!(source.rx().peek().unwrap().is_none() && source.rx().peek().unwrap().is_none());
