@@ -4,6 +4,7 @@ mod allocations;
 mod ended;
 pub(crate) mod kernel;
 mod refuse;
+mod unguarded;
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -457,6 +458,7 @@ fn what_cannot_be_left_ends_the_process_with_a_message() {
         for (name, address) in [
             ("reads", reads as *const c_void),
             ("copies", copies as *const c_void),
+            ("overflows", unguarded::overflows as *const c_void),
         ] {
             // SAFETY: the functions take an address.
             symbols
@@ -466,6 +468,7 @@ fn what_cannot_be_left_ends_the_process_with_a_message() {
         let executor = ImageExecutor::new(options, symbols, Arc::<Events>::default()).unwrap();
         let parts = match &*case {
             "unguarded" => calls("reads", [8, 0, 0]),
+            "unguarded overflow" => calls("overflows", [8, 0, 0]),
             "unguarded copy" => calls("copies", [8, 0, 0]),
             _ => image("reads_null", READS_NULL.to_vec()),
         };
@@ -475,6 +478,11 @@ fn what_cannot_be_left_ends_the_process_with_a_message() {
     let cases = [
         (
             "unguarded",
+            "in an invocation of `calls` for source 1, at 0x",
+            "without a guard",
+        ),
+        (
+            "unguarded overflow",
             "in an invocation of `calls` for source 1, at 0x",
             "without a guard",
         ),
