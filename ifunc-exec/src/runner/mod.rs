@@ -475,5 +475,35 @@ mod tests {
             ..run
         };
         assert_eq!(Run::from_words(run.words()), run);
+        let run = Run { entry: 3, ..run };
+        assert_eq!(Run::from_words(run.words()), run);
+        let run = Run {
+            is_awaited: true,
+            entry: 0,
+            ..run
+        };
+        assert_eq!(Run::from_words(run.words()), run);
+    }
+
+    #[test]
+    fn each_option_changes_what_it_names_alone() {
+        let all = RunnerOptions::new()
+            .program("there")
+            .memory(7)
+            .cpu_time(Duration::from_secs(3))
+            .max_runners(5)
+            .without_landlock(true);
+        assert_eq!(all.program.as_deref(), Some("there".as_ref()));
+        assert_eq!((all.memory, all.max_runners), (7, 5));
+        assert_eq!(
+            (all.cpu_time, all.without_landlock),
+            (Some(Duration::from_secs(3)), true)
+        );
+        let default = RunnerOptions::new();
+        assert_eq!((default.memory, default.max_runners), (256 << 20, 64));
+        assert_eq!(
+            (default.program, default.cpu_time, default.without_landlock),
+            (None, None, false)
+        );
     }
 }

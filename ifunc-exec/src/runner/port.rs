@@ -154,3 +154,122 @@ impl<F: AsFd, S: AsRef<Segment>> Port<F, S> {
         is_ended
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustix::fs::{OFlags, fcntl_getfl};
+    use rustix::io::{FdFlags, fcntl_getfd};
+
+    use super::*;
+    use crate::runner::segment::{Kind, Lens, Setting};
+
+    type Either = Port<Arc<OwnedFd>, Arc<Segment>>;
+
+    fn ports() -> [Either; 2] {
+        let lens = Lens {
+            payload: 0,
+            target: 0,
+            answer: 0,
+        };
+        let segment = Arc::new(Segment::create(lens).unwrap().0);
+        let [target, runner] = [(); 2].map(|()| Arc::new(event().unwrap()));
+        [
+            Port::new(
+                Arc::clone(&segment),
+                Side::Target,
+                Arc::clone(&target),
+                Arc::clone(&runner),
+            ),
+            Port::new(segment, Side::Runner, runner, target),
+        ]
+    }
+
+    fn message(number: u64) -> Message {
+        Message::new(Kind::Run, [number])
+    }
+
+    fn received(waited: &Waited, number: u64) -> bool {
+        matches!(waited, Waited::Received(received) if *received == message(number))
+    }
+
+    fn after(milliseconds: u64) -> Option<Instant> {
+        Some(Instant::now() + Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn messages_arrive_in_turns() {
+        let [mut target, mut runner] = ports();
+        for round in 0..3 {
+            target.send(&message(round));
+            let waited = runner.wait(None, after(30_000));
+            assert!(received(&waited, round), "{waited:?}");
+            runner.send(&message(round + 100));
+            let waited = target.wait(None, after(30_000));
+            assert!(received(&waited, round + 100), "{waited:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_by_its_deadline_and_not_before() {
+        let [mut target, _] = ports();
+        for milliseconds in [0, 30] {
+            let (began, deadline) = (Instant::now(), after(milliseconds));
+            assert!(matches!(target.wait(None, deadline), Waited::TimedOut));
+            assert!(began.elapsed() >= Duration::from_millis(milliseconds));
+        }
+        // Nobody sleeps any more: nobody is woken.
+        assert!(!target.segment.send(Side::Runner, 7, &message(1)));
+    }
+
+    #[test]
+    fn a_side_that_sleeps_is_woken_by_a_message_and_by_the_end_of_the_other() {
+        for is_end in [false, true] {
+            let [mut target, mut runner] = ports();
+            let ended = event().unwrap();
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| target.wait(Some(ended.as_fd()), after(30_000)));
+                std::thread::sleep(Duration::from_millis(20));
+                match is_end {
+                    false => runner.send(&message(5)),
+                    true => drop(rustix::io::write(&ended, &1_u64.to_ne_bytes()).unwrap()),
+                }
+                let waited = waiting.join().unwrap();
+                match is_end {
+                    false => assert!(received(&waited, 5), "{waited:?}"),
+                    true => assert!(matches!(waited, Waited::Ended), "{waited:?}"),
+                }
+            });
+            // The wake-up is used up: the next wait sleeps.
+            let began = Instant::now();
+            if !is_end {
+                assert!(matches!(
+                    target.wait(Some(ended.as_fd()), after(20)),
+                    Waited::TimedOut
+                ));
+                assert!(began.elapsed() >= Duration::from_millis(20));
+            }
+            // What was sent before the end counts.
+            runner.send(&message(6));
+            let waited = target.wait(Some(ended.as_fd()), after(30_000));
+            assert!(received(&waited, 6), "{waited:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_malformed() {
+        let [mut target, mut runner] = ports();
+        runner.send(&message(1));
+        runner.segment.corrupt_kind(Side::Runner);
+        assert!(matches!(target.wait(None, after(30_000)), Waited::Malformed));
+        assert_eq!(target.segment.get(Setting::Payload), 0);
+    }
+
+    #[test]
+    fn what_wakes_a_side_is_never_waited_for_and_not_inherited() {
+        let event = event().unwrap();
+        assert!(fcntl_getfl(&event).unwrap().contains(OFlags::NONBLOCK));
+        assert_eq!(fcntl_getfd(&event).unwrap(), FdFlags::CLOEXEC);
+    }
+}

@@ -235,3 +235,21 @@ impl<'a> Arguments<'a> {
         .unwrap_or_else(|| Err("this thread serves no target".to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_function_loads_its_number_and_goes_on_in_one_place() {
+        let code = instructions(0x0102_0304);
+        let target = (ifunc_runner_call as *const () as u64).to_le_bytes();
+        let expected = [
+            &[0xb8, 4, 3, 2, 1][..],
+            &[0x49, 0xbb],
+            &target,
+            &[0x41, 0xff, 0xe3],
+        ];
+        assert_eq!(code, expected.concat());
+    }
+}

@@ -457,6 +457,14 @@ impl Segment {
     }
 }
 
+#[cfg(test)]
+impl Segment {
+    /// Makes the last message of a side one that no version defines.
+    pub(super) fn corrupt_kind(&self, of: Side) {
+        self.mailbox(of).kind.store(99, Ordering::Relaxed);
+    }
+}
+
 impl Side {
     pub(super) fn other(self) -> Self {
         match self {
@@ -515,11 +523,44 @@ mod tests {
         target.set_sleeps(Side::Target, true);
         assert!(runner.send(Side::Runner, 1, &message));
         // What no version defines.
-        runner.head().by_runner.kind.store(99, Ordering::Relaxed);
+        runner.corrupt_kind(Side::Runner);
         assert_eq!(target.poll(Side::Runner, 1), Some(Err(Malformed)));
         assert_eq!(target.denied(), None);
         runner.note_denied(0);
         assert_eq!(target.denied(), Some(0));
+    }
+
+    #[test]
+    fn areas_follow_each_other_and_end_with_the_segment() {
+        let (segment, file) = Segment::create(LENS).unwrap();
+        let at = |area| segment.area(area).addr() - segment.base.as_ptr().addr();
+        assert_eq!(at(Area::Payload), PAGE);
+        assert_eq!(at(Area::Target), 3 * PAGE);
+        assert_eq!(at(Area::Answer), 4 * PAGE);
+        assert_eq!(at(Area::Note), 5 * PAGE);
+        assert_eq!(at(Area::Call), 5 * PAGE + NOTE);
+        let end = 5 * PAGE + NOTE + CALL;
+        assert_eq!((segment.len(), LENS.total()), (end, Some(end)));
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, end as i64);
+        let flags = rustix::io::fcntl_getfd(&file).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        for wrong in [PAGE + 1, usize::MAX, usize::MAX - PAGE + 1] {
+            let lens = Lens {
+                answer: wrong,
+                ..LENS
+            };
+            assert_eq!(lens.total(), None);
+            assert!(Segment::create(lens).is_err());
+        }
+    }
+
+    #[test]
+    fn a_segment_of_another_version_is_not_of_this_one() {
+        let (segment, _) = Segment::create(LENS).unwrap();
+        segment.set(Setting::Version, segment.get(Setting::Version) ^ 1 << 40);
+        assert!(!segment.is_of_this_version());
+        // A fingerprint, by which versions differ.
+        assert!(version() > u32::MAX.into());
     }
 
     #[test]
@@ -532,9 +573,14 @@ mod tests {
         let blocks = || rustix::fs::fstat(&file).unwrap().st_blocks;
         segment.write(Area::Payload, 0, &vec![1; 4 << 20]);
         let before = blocks();
+        // A short body stays, and so do the other areas.
+        segment.write(Area::Target, 0, &[2; PAGE]);
+        segment.trim(&file, Area::Payload, KEPT);
+        assert_eq!(segment.copy(Area::Payload, 1).unwrap(), [1]);
         segment.trim(&file, Area::Payload, 4 << 20);
         assert!(blocks() < before / 100, "{before} blocks, then {}", blocks());
-        assert_eq!(segment.copy(Area::Payload, 2).unwrap(), [0, 0]);
+        let is = |area, byte, len| segment.copy(area, len).unwrap() == vec![byte; len];
+        assert!(is(Area::Payload, 0, 4 << 20) && is(Area::Target, 2, PAGE));
     }
 
     #[test]
