@@ -109,6 +109,12 @@ impl Pool {
         Packet::new(Packet::LEAST << class)
     }
 
+    /// Bytes of free packets.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.free
+    }
+
     /// Takes a packet back.
     pub(super) fn give(&mut self, mut packet: Packet) {
         let len = packet.0.len();

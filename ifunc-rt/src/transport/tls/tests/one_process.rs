@@ -290,8 +290,9 @@ fn only_parked_connections_are_named_as_ready() {
     // Without credit an attempt to send takes what has arrived.
     assert!((1..=2).all(|n| send(&mut target, b"x").unwrap() == Some(n)));
     for is_parked in [false, true] {
-        if is_parked {
-            target.rx().park();
+        target.rx().park();
+        if !is_parked {
+            target.rx().disarm();
         }
         send(&mut source, b"x").unwrap().unwrap();
         wait_for("the frame", || {
