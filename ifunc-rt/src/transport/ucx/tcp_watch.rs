@@ -150,9 +150,19 @@ mod tests {
         let mut found = BTreeSet::new();
         collect(outer.as_raw_fd(), DEPTH, &mut found);
         assert_eq!(found, [inner.as_raw_fd(), listener.as_raw_fd()].into());
-        found.clear();
-        collect(outer.as_raw_fd(), 0, &mut found);
-        assert_eq!(found, [inner.as_raw_fd()].into());
+        for (depth, found_at) in [(0, 1), (1, 2), (2, 2)] {
+            found.clear();
+            collect(outer.as_raw_fd(), depth, &mut found);
+            assert_eq!(found.len(), found_at, "at depth {depth}");
+        }
+        // A listener below three instances is deeper than two.
+        let outermost = instance();
+        add(&outermost, outer.as_fd());
+        for (depth, is_found) in [(1, false), (2, true)] {
+            found.clear();
+            collect(outermost.as_raw_fd(), depth, &mut found);
+            assert_eq!(found.contains(&listener.as_raw_fd()), is_found);
+        }
     }
 
     /// A watch with this timeout, whatever the environment says.
