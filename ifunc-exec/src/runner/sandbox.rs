@@ -40,16 +40,42 @@ pub(super) fn bind_to_parent(parent: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// `struct landlock_ruleset_attr`: what is forbidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+struct Ruleset {
+    files: u64,
+    net: u64,
+    scoped: u64,
+}
+
+impl Ruleset {
+    /// Everything that this version of Landlock can forbid, and how many bytes of it the version knows.
+    fn of(version: u64) -> (Self, usize) {
+        // From 1 on the first 13, then REFER, TRUNCATE and, from 5 on, IOCTL_DEV.
+        let files = match version {
+            ..=1 => 13,
+            2 => 14,
+            3 | 4 => 15,
+            _ => 16,
+        };
+        let ruleset = Self {
+            files: (1 << files) - 1,
+            net: u64::from(version >= 4) * 3,
+            scoped: u64::from(version >= 6) * 3,
+        };
+        let size = match version {
+            ..=3 => 8,
+            4 | 5 => 16,
+            _ => 24,
+        };
+        (ruleset, size)
+    }
+}
+
 /// Forbids every access to files, and connections by TCP and to sockets and processes outside. Returns the version of Landlock;
 /// 0: the kernel has none.
 pub(super) fn restrict_files() -> io::Result<u64> {
-    /// `struct landlock_ruleset_attr`.
-    #[repr(C)]
-    struct Ruleset {
-        files: u64,
-        net: u64,
-        scoped: u64,
-    }
     const CREATE_VERSION: u32 = 1;
     let create = |attributes: *const Ruleset, size: usize, flags: u32| {
         // SAFETY: reads the attributes, which are null or a local.
@@ -64,25 +90,10 @@ pub(super) fn restrict_files() -> io::Result<u64> {
             _ => Err(error),
         };
     };
-    // The rights of each version: from 1 on the first 13, then REFER, TRUNCATE and, from 5 on, IOCTL_DEV.
-    let files = match version {
-        0 => return Ok(0),
-        1 => 13,
-        2 => 14,
-        3 | 4 => 15,
-        _ => 16,
-    };
-    let (net, scoped) = (u64::from(version >= 4) * 3, u64::from(version >= 6) * 3);
-    let ruleset = Ruleset {
-        files: (1 << files) - 1,
-        net,
-        scoped,
-    };
-    let size = match version {
-        ..=3 => 8,
-        4 | 5 => 16,
-        _ => 24,
-    };
+    if version == 0 {
+        return Ok(0);
+    }
+    let (ruleset, size) = Ruleset::of(version);
     let file = create(&raw const ruleset, size, 0);
     if file < 0 {
         return Err(io::Error::last_os_error());
@@ -243,5 +254,51 @@ unsafe extern "C" fn on_denied(_: c_int, info: *mut libc::siginfo_t, _: *mut c_v
         // Denied, too, while its signal is blocked: the kernel ends the process by SIGSYS.
         libc::syscall(libc::SYS_getppid);
         libc::_exit(127);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `linux/landlock.h` has them.
+    #[test]
+    fn each_version_of_landlock_forbids_all_that_it_knows() {
+        for (version, files, net, scoped, size) in [
+            (1, 0x1fff, 0, 0, 8),
+            (2, 0x3fff, 0, 0, 8),
+            (3, 0x7fff, 0, 0, 8),
+            (4, 0x7fff, 3, 0, 16),
+            (5, 0xffff, 3, 0, 16),
+            (6, 0xffff, 3, 3, 24),
+            (7, 0xffff, 3, 3, 24),
+        ] {
+            let expected = Ruleset { files, net, scoped };
+            assert_eq!(Ruleset::of(version), (expected, size), "version {version}");
+        }
+    }
+
+    #[test]
+    fn the_address_space_is_counted_in_bytes() {
+        let before = address_space().unwrap();
+        let page = rustix::param::page_size() as u64;
+        assert!(before > 1 << 20 && before.is_multiple_of(page));
+        // Nothing of it is touched.
+        let len = 1 << 30;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let more = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                rustix::mm::ProtFlags::empty(),
+                rustix::mm::MapFlags::PRIVATE,
+            )
+        };
+        let more = more.unwrap();
+        let after = address_space().unwrap();
+        // SAFETY: of this function alone.
+        unsafe { rustix::mm::munmap(more, len) }.unwrap();
+        // Other threads map and unmap little.
+        assert!(after - before > (len / 2) as u64 && after - before < 2 * len as u64);
     }
 }

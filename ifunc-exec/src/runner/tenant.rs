@@ -151,24 +151,8 @@ impl TenantProcess {
             .iter()
             .map(|(number, import)| format!("{number}\t{}\t{}\n", import.name, import.text));
         let table = lines.collect::<String>();
-        let settings = &self.runners.settings;
         let len = size_of::<ImageId>() + bytes.len() + table.len();
-        if len > settings.lens.payload {
-            let why = format!(
-                "an image of {} bytes, and a runner process takes fewer",
-                bytes.len()
-            );
-            return Err(Refusal::new(Rejection::TooLarge, why));
-        }
-        {
-            let (images, used) = &mut *self.installed();
-            if *images >= settings.max_images || *used + len > settings.code_bytes {
-                let why = "the runner process of this code is full; help: drop handles that are not needed, or `TargetBuilder::code_cache`";
-                return Err(Refusal::new(Rejection::CacheFull, why));
-            }
-            (*images, *used) = (*images + 1, *used + len);
-        }
-        self.runners.images.fetch_add(1, Ordering::Relaxed);
+        self.reserve(len)?;
         // From here on its drop counts it down.
         let image = RemoteImage {
             number: self.next.fetch_add(1, Ordering::Relaxed),
@@ -190,6 +174,28 @@ impl TenantProcess {
             Err(Uninstalled::Refused(refusal)) => Err(refusal),
             Err(Uninstalled::Lost(Lost(_, why))) => Err(Refusal::new(Rejection::Resources, why)),
         }
+    }
+
+    /// Counts an image whose message has `len` bytes.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    fn reserve(&self, len: usize) -> Result<(), Refusal> {
+        let settings = &self.runners.settings;
+        if len > settings.lens.payload {
+            let why = format!(
+                "an image of {len} bytes with its id and its imports, and a runner process takes fewer"
+            );
+            return Err(Refusal::new(Rejection::TooLarge, why));
+        }
+        let (images, used) = &mut *self.installed();
+        if *images >= settings.max_images || *used + len > settings.code_bytes {
+            let why = "the runner process of this code is full; help: drop handles that are not needed, or `TargetBuilder::code_cache`";
+            return Err(Refusal::new(Rejection::CacheFull, why));
+        }
+        (*images, *used) = (*images + 1, *used + len);
+        self.runners.images.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The functions with their numbers. The host exports so many, so there are not more.
@@ -477,5 +483,113 @@ fn copied<'a>(target: *mut c_void, lent: Lent) -> Option<&'a mut [u8]> {
         // SAFETY: the caller of `Session::lend` promised that they are so many bytes, of which every content is valid, and that this
         // invocation alone uses them. A type without bytes may have any address.
         Lent::Copied(len) => Some(unsafe { std::slice::from_raw_parts_mut(target.cast(), len) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::PAGE;
+    use crate::runner::segment::Lens;
+    use crate::runner::signature::Signature;
+    use crate::runner::{RunnerOptions, Settings};
+
+    /// Runners none of which is started.
+    fn runners(max_images: usize, code_bytes: usize, max_runners: usize) -> Arc<Runners> {
+        Arc::new(Runners {
+            settings: Settings {
+                program: "there-is-none".into(),
+                options: RunnerOptions::new().max_runners(max_runners),
+                lens: Lens {
+                    payload: PAGE,
+                    target: PAGE,
+                    answer: PAGE,
+                },
+                code_bytes,
+                max_images,
+                max_image_memory: PAGE,
+                stack_bytes: PAGE,
+                run_time: None,
+            },
+            tenants: Mutex::default(),
+            tenant_count: std::sync::atomic::AtomicUsize::new(0),
+            images: std::sync::atomic::AtomicUsize::new(0),
+            counts: Mutex::default(),
+            observer: Arc::new(()),
+        })
+    }
+
+    fn image(tenant: &Arc<TenantProcess>, number: u64, len: usize) -> Result<RemoteImage, Refusal> {
+        tenant.reserve(len)?;
+        Ok(RemoteImage {
+            tenant: Arc::clone(tenant),
+            number,
+            message: vec![0; len].into(),
+            table: 0,
+            functions: Vec::new(),
+        })
+    }
+
+    fn reason<T>(outcome: Result<T, Refusal>) -> Option<Rejection> {
+        outcome.err().map(|refusal| refusal.reason)
+    }
+
+    #[test]
+    fn images_have_room_up_to_each_limit_and_give_it_back() {
+        let runners = runners(2, PAGE + 100, 1);
+        let tenant = runners.tenant(&Tenant::Connection(1)).unwrap();
+        assert_eq!(reason(image(&tenant, 0, PAGE + 1)), Some(Rejection::TooLarge));
+        let whole = image(&tenant, 1, PAGE).unwrap();
+        assert_eq!(reason(image(&tenant, 2, 101)), Some(Rejection::CacheFull));
+        let rest = image(&tenant, 3, 100).unwrap();
+        assert_eq!(
+            reason(image(&tenant, 4, 0)),
+            Some(Rejection::CacheFull),
+            "a third"
+        );
+        assert_eq!((runners.images(), *tenant.installed()), (2, (2, PAGE + 100)));
+        drop(whole);
+        assert_eq!((runners.images(), *tenant.installed()), (1, (1, 100)));
+        drop(rest);
+        assert_eq!((runners.images(), *tenant.installed()), (0, (0, 0)));
+        assert_eq!(*tenant.released(), [1, 3]);
+    }
+
+    #[test]
+    fn tenants_have_a_process_each_up_to_the_limit() {
+        let runners = runners(1, PAGE, 2);
+        let name = |name: &str| Tenant::Key(name.to_owned());
+        let [one, other] = ["one", "other"].map(|of| runners.tenant(&name(of)).unwrap());
+        assert!(Arc::ptr_eq(&one, &runners.tenant(&name("one")).unwrap()));
+        assert!(!Arc::ptr_eq(&one, &other));
+        assert_eq!(reason(runners.tenant(&name("third"))), Some(Rejection::Quota));
+        assert_eq!(runners.tenants().len(), 2);
+        drop(other);
+        let third = runners.tenant(&name("third")).unwrap();
+        // Those that are not used any more are forgotten.
+        assert_eq!(runners.tenants().len(), 2);
+        assert_eq!(reason(runners.tenant(&name("other"))), Some(Rejection::Quota));
+        drop((one, third));
+        assert_eq!(runners.tenant_count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_function_has_one_number_for_as_long_as_its_type_is_the_same() {
+        let runners = runners(1, PAGE, 1);
+        let tenant = runners.tenant(&Tenant::Connection(1)).unwrap();
+        let numbers = |functions: &[(&str, &str)]| -> Vec<u64> {
+            let functions = functions.iter().map(|(name, text)| Import {
+                name: (*name).to_owned(),
+                text: (*text).to_owned(),
+                signature: Signature::of("fn()").unwrap(),
+            });
+            let numbered = tenant.numbered(functions.collect());
+            numbered.into_iter().map(|(number, _)| number).collect()
+        };
+        assert_eq!(numbers(&[("a", "fn()"), ("b", "fn()"), ("a", "fn()")]), [0, 1, 0]);
+        assert_eq!(
+            numbers(&[("b", "fn(u32)"), ("b", "fn()"), ("c", "fn()")]),
+            [2, 1, 3]
+        );
     }
 }
