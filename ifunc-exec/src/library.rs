@@ -188,3 +188,21 @@ fn in_memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
     file.write_all(bytes)?;
     Ok(file.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loaders_reason_is_told_without_the_name_of_our_copy() {
+        let name = "/proc/self/fd/999999";
+        // SAFETY: there is no such library, so nothing of it runs.
+        let error = unsafe { libloading::Library::new(name) }.unwrap_err();
+        let why = explain_open(&error, name);
+        assert!(
+            !why.contains(name) && why.starts_with("cannot open shared object file"),
+            "{why}"
+        );
+        assert!(explain_open(&error, "another").contains(name));
+    }
+}

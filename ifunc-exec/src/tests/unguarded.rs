@@ -2,6 +2,7 @@
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use ifunc_abi::status::Failure;
 
 use super::{calls, failure, install, options, run};
-use crate::{ContainOptions, HostSymbols, ImageExecutor, ImageExecutorOptions, Symbol};
+use crate::{ContainOptions, Executor as _, HostSymbols, ImageExecutor, ImageExecutorOptions, Symbol};
 
 /// Uses up the stack that it is called on.
 #[expect(unconditional_recursion, reason = "the stack ends")]
@@ -65,5 +66,43 @@ fn a_function_of_memory_that_an_image_called_is_left_whatever_else_it_may_call()
         let (why, text, _) = failure(&executor, &calls("memcpy", [16, 16, 300]));
         assert!(text.starts_with("SIGSEGV (not mapped), address 0x"), "{text}");
         assert_eq!(why, Failure::Fault);
+    }
+}
+
+#[test]
+fn changes_tell_whether_they_bring_an_unguarded_function() {
+    let mut changes = crate::symbols::Changes::default();
+    assert!(!changes.has_unguarded());
+    changes.symbols.insert("removed".into(), None);
+    #[ifunc::export]
+    fn has_a_guard(of: u64) -> u64 {
+        of
+    }
+    changes
+        .symbols
+        .insert("has_a_guard".into(), Symbol::exported("has_a_guard"));
+    assert!(!changes.has_unguarded());
+    // SAFETY: never used.
+    let counts = unsafe { Symbol::untyped("counts", counts as *const c_void) };
+    changes.symbols.insert("counts".into(), Some(counts));
+    assert!(changes.has_unguarded());
+}
+
+#[test]
+fn an_image_names_what_it_imports() {
+    let executor = executor(None);
+    let counts = install(&executor, &calls("counts", [1, 0, 0])).unwrap();
+    assert!(counts.import_names().eq(["counts"]));
+}
+
+#[test]
+fn only_words_of_its_stack_are_what_an_invocation_left_behind() {
+    let executor = executor(None);
+    let mut thread = executor.thread().unwrap();
+    let mut session = thread.session();
+    // On the stack of this thread, and nowhere.
+    let local = 7usize;
+    for from in [ptr::from_ref(&local).addr(), 0, 1, usize::MAX] {
+        assert_eq!(session.left_behind(from).count(), 0, "{from:#x}");
     }
 }

@@ -501,6 +501,21 @@ impl Observer for Counts {
     }
 }
 
+/// The runner has room for as many images as its target: those that were dropped leave it.
+#[test]
+fn images_that_are_dropped_make_room_in_the_runner() {
+    let mut target = Target::new();
+    for n in 0..100 {
+        let entry = target.entry(&image(&format!("add{n}"), ADD), 1);
+        let mut number = 2;
+        assert_eq!(
+            target.run(&entry, &3u64.to_le_bytes(), &mut number),
+            Ok(5),
+            "image {n}"
+        );
+    }
+}
+
 #[test]
 fn starts_and_ends_are_counted() {
     let counts = Arc::<Counts>::default();
