@@ -61,7 +61,7 @@ const PLOTS: &[Plot] = &[
         file: "first-arrival",
         title: "Unknown code, until it has run",
         figure: "first-arrival",
-        case: |_| true,
+        case: |case| case != "signed",
         along: Along::Image,
         across: "first arrival",
     },
