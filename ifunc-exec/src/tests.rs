@@ -188,6 +188,25 @@ fn an_image_is_installed_once_and_runs() {
 }
 
 #[test]
+fn a_payload_lies_where_its_type_may_lie() {
+    let (executor, _) = executor(1 << 16, 4);
+    let added = install(&executor, &add()).unwrap();
+    let entry = ImageExecutor::entries(&added).next().unwrap();
+    let align = entry.payload_align;
+    for (at, may_lie) in [
+        (64 * align, true),
+        (65 * align, true),
+        (64 * align + 1, align == 1),
+    ] {
+        assert_eq!(
+            entry.is_aligned(std::ptr::without_provenance(at)),
+            may_lie,
+            "{at}"
+        );
+    }
+}
+
+#[test]
 fn an_image_keeps_its_bytes_and_the_entries_of_its_got() {
     let (executor, _) = executor(1 << 16, 4);
     let panics = panics();
