@@ -10,8 +10,8 @@ pub(super) struct NotOfType;
 
 /// Depth of nesting that an answer may have.
 const MAX_DEPTH: u32 = 256;
-/// Elements without bytes that a list may have.
-const MAX_EMPTY: u128 = 1 << 16;
+/// Elements without bytes that an answer may have: nothing else bounds their number.
+const MAX_EMPTY: usize = 1 << 16;
 
 /// JSON of a value, in one line; `None`: the type has no values but one, or there are no bytes of a raw answer.
 pub(super) fn decode(codec: &Codec, bytes: &[u8]) -> Result<Option<String>, NotOfType> {
@@ -20,6 +20,7 @@ pub(super) fn decode(codec: &Codec, bytes: &[u8]) -> Result<Option<String>, NotO
         json: String::new(),
         outer: Vec::new(),
         depth: 0,
+        empty: 0,
     };
     match codec {
         Codec::RawBytes if bytes.is_empty() => return Ok(None),
@@ -44,6 +45,8 @@ struct Decoder<'a> {
     /// The types around the current value that have a name.
     outer: Vec<&'a Type>,
     depth: u32,
+    /// Elements that had no bytes.
+    empty: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -146,6 +149,25 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
+    /// Decodes an element of a list, of which the answer or the type may state any number.
+    fn element(&mut self, value: impl FnOnce(&mut Self) -> Result<(), NotOfType>) -> Result<(), NotOfType> {
+        let left = self.bytes.len();
+        value(self)?;
+        self.empty += usize::from(self.bytes.len() == left);
+        match self.empty <= MAX_EMPTY {
+            true => Ok(()),
+            false => Err(NotOfType),
+        }
+    }
+
+    fn elements(
+        &mut self,
+        count: usize,
+        mut value: impl FnMut(&mut Self) -> Result<(), NotOfType>,
+    ) -> Result<(), NotOfType> {
+        self.list(count, |decoder, _| decoder.element(&mut value))
+    }
+
     fn object<'n>(
         &mut self,
         names: impl ExactSizeIterator<Item = &'n String> + Clone,
@@ -183,7 +205,7 @@ impl<'a> Decoder<'a> {
     fn length(&mut self) -> Result<usize, NotOfType> {
         let length = self.varint()?;
         // Elements may have no bytes, but then they are not many.
-        let most = self.bytes.len() as u128 + MAX_EMPTY;
+        let most = (self.bytes.len() + MAX_EMPTY) as u128;
         usize::try_from(length)
             .ok()
             .filter(|_| length <= most)
@@ -233,10 +255,10 @@ impl<'a> Decoder<'a> {
                 let bytes = self.take(length)?;
                 self.raw(bytes);
             }
-            Type::Array(element, count) => self.list(*count, |decoder, _| decoder.postcard(element))?,
+            Type::Array(element, count) => self.elements(*count, |decoder| decoder.postcard(element))?,
             Type::List(element) | Type::Counted(element) => {
                 let count = self.length()?;
-                self.list(count, |decoder, _| decoder.postcard(element))?;
+                self.elements(count, |decoder| decoder.postcard(element))?;
             }
             Type::Option(inner) => match self.array()? {
                 [0] => self.push("null"),
@@ -304,7 +326,7 @@ impl<'a> Decoder<'a> {
             _ => false,
         };
         if !is_object {
-            return self.list(count, |decoder, _| {
+            return self.elements(count, |decoder| {
                 decoder.list(2, |decoder, index| {
                     decoder.postcard(if index == 0 { key } else { value })
                 })
@@ -312,15 +334,17 @@ impl<'a> Decoder<'a> {
         }
         self.json.push('{');
         self.each(count, |decoder, _| {
-            let before = decoder.json.len();
-            decoder.postcard(key)?;
-            let written = decoder.json.split_off(before);
-            match written.starts_with('"') {
-                true => decoder.json.push_str(&written),
-                false => decoder.push(format_args!("\"{written}\"")),
-            }
-            decoder.json.push(':');
-            decoder.postcard(value)
+            decoder.element(|decoder| {
+                let before = decoder.json.len();
+                decoder.postcard(key)?;
+                let written = decoder.json.split_off(before);
+                match written.starts_with('"') {
+                    true => decoder.json.push_str(&written),
+                    false => decoder.push(format_args!("\"{written}\"")),
+                }
+                decoder.json.push(':');
+                decoder.postcard(value)
+            })
         })?;
         self.json.push('}');
         Ok(())
@@ -380,12 +404,12 @@ impl<'a> Decoder<'a> {
                 let number = f64::from_le_bytes(self.array()?);
                 self.float(number);
             }
-            Type::Array(element, count) => self.list(*count, |decoder, _| decoder.fixed(element))?,
+            Type::Array(element, count) => self.elements(*count, |decoder| decoder.fixed(element))?,
             Type::List(element) => {
                 let size = element.size().ok_or(NotOfType)?;
                 // Without bytes, nothing says how many there are.
                 let count = self.bytes.len().checked_div(size).unwrap_or_default();
-                self.list(count, |decoder, _| decoder.fixed(element))?;
+                self.elements(count, |decoder| decoder.fixed(element))?;
             }
             Type::Counted(element) => {
                 let size = element.size().filter(|size| *size > 0).ok_or(NotOfType)?;
@@ -394,7 +418,7 @@ impl<'a> Decoder<'a> {
                 if count > self.bytes.len() / size {
                     return Err(NotOfType);
                 }
-                self.list(count, |decoder, _| decoder.fixed(element))?;
+                self.elements(count, |decoder| decoder.fixed(element))?;
             }
             Type::Option(inner) => match self.array()? {
                 [0] => self.push("null"),

@@ -39,6 +39,9 @@ pub(super) fn encode(codec: &Codec, value: &Value) -> Result<Vec<u8>, Mismatch> 
     Ok(encoder.out)
 }
 
+/// Longest value of a fixed layout: no image makes this command allocate more, whatever size its text states.
+const MAX_LEN: usize = 64 << 20;
+
 /// Writes values behind each other.
 #[derive(Default)]
 struct Encoder<'a> {
@@ -571,9 +574,8 @@ impl<'a> Encoder<'a> {
             Type::Layout(layout) => self.layout(ty, layout, value)?,
             Type::Numbers(numbers) => {
                 let number = self.numbered(ty, numbers, value)?;
-                let begin = self.out.len();
                 self.out.extend(&number.to_le_bytes()[..numbers.repr.size]);
-                self.out.resize(begin + numbers.size, 0);
+                self.zeroes(numbers.size - numbers.repr.size, ty)?;
             }
             _ => return Err(self.wrong(ty, value)),
         }
@@ -594,14 +596,27 @@ impl<'a> Encoder<'a> {
             (false, _) => self.members(ty, fields.iter().map(|(_, name, of)| (name, of)), value)?,
         };
         // Padding is zero.
-        self.out.resize(begin + layout.size, 0);
+        self.zeroes(layout.size, ty)?;
+        let end = self.out.len();
         for ((offset, name, ty), value) in fields.iter().zip(values) {
-            let before = std::mem::take(&mut self.out);
             self.at(Step::Field(name), |of| of.fixed(ty, value))?;
-            let field = std::mem::replace(&mut self.out, before);
+            let field = self.out.split_off(end);
             // The parser has checked that the fields lie inside.
             self.out[begin + offset..][..field.len()].copy_from_slice(&field);
         }
+        Ok(())
+    }
+
+    /// Appends zeroes, of which a text may state any number.
+    fn zeroes(&mut self, count: usize, ty: &Type) -> Result<(), Mismatch> {
+        let len = self.out.len().saturating_add(count);
+        if len > MAX_LEN {
+            return Err(self.mismatch(
+                format_args!("at most {MAX_LEN} bytes"),
+                format_args!("{len} with `{ty}`"),
+            ));
+        }
+        self.out.resize(len, 0);
         Ok(())
     }
 
@@ -636,7 +651,9 @@ impl<'a> Encoder<'a> {
             self.out.extend((part.len() as u64).to_le_bytes());
         }
         for (part, align) in parts {
-            self.out.resize(self.out.len().next_multiple_of(align), 0);
+            let len = self.out.len();
+            let padded = len.checked_next_multiple_of(align).unwrap_or(usize::MAX);
+            self.zeroes(padded - len, &described)?;
             self.out.extend(part);
         }
         Ok(())

@@ -355,6 +355,42 @@ fn errors_say_where_and_what() {
     assert!(wrong("enum Side:u8{Left=1}[1,1]", json!("Up")).contains("one of `Left`, found `Up`"));
 }
 
+/// An image states any type, and its answer any count.
+#[test]
+fn sizes_of_a_text_allocate_no_more_than_a_payload_may_have() {
+    const HUGE: u64 = 99_999_999_994;
+    let text = |size| format!("[struct P{{0:a:u8,2:b:u16}}[{size},2]]");
+    let codec = Codec::parse(&text(HUGE)).unwrap();
+    let json = json!([{"a": 1, "b": 2}]);
+    let error = encode(&codec, &json).unwrap_err().to_string();
+    assert!(
+        error.contains("at `[0]`: expected at most 67108864 bytes, found 99999999994 with"),
+        "{error}"
+    );
+    assert_eq!(example(&codec), None);
+    let largest = Codec::parse(&text(64 << 20)).unwrap();
+    assert_eq!(encode(&largest, &json).unwrap().len(), 64 << 20);
+    // Each is small enough, but not all of them.
+    let many = encode(&largest, &json!([{"a": 1, "b": 2}, {"a": 1, "b": 2}]));
+    assert!(many.unwrap_err().to_string().starts_with("at `[1]`"));
+    let side = Codec::parse(&format!("enum Side:u8{{Left=1}}[{HUGE},1]")).unwrap();
+    assert!(encode(&side, &json!("Left")).is_err());
+
+    // Elements without bytes.
+    for (text, answer) in [
+        ("postcard [();100000]", &[][..]),
+        ("postcard [[[();50000];50000];50000]", &[]),
+        ("[();100000]", &[]),
+        ("postcard [[()]]", &[2, 0xff, 0xff, 3, 0xff, 0xff, 3]),
+        ("postcard {():()}", &[0xff, 0xff, 0xff, 1]),
+    ] {
+        let codec = Codec::parse(text).unwrap_or_else(|bad| panic!("{text}: {bad:?}"));
+        assert_eq!(decode(&codec, answer), Err(NotOfType), "{text}");
+    }
+    let some = Codec::parse("postcard [();3]").unwrap();
+    assert_eq!(decode(&some, &[]), Ok(Some("[null,null,null]".to_owned())));
+}
+
 /// What errors propose is a value.
 #[test]
 fn examples_are_values() {
