@@ -1,13 +1,15 @@
 //! What drivers do: submit, await, take, drop.
 
 use ifunc_abi::frame::Kind;
+use ifunc_abi::refusal::Refusal;
+use ifunc_abi::status::Rejection;
 use ifunc_proto::Closed;
 use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
 use ifunc_proto::calls::Lost;
 
 use crate::host::{SimulatedHost, stats_page};
 use crate::image::SentImage;
-use crate::ledger::{lane, write_bytes};
+use crate::ledger::{GIVEN_UP, is_given_up, lane, write_bytes};
 use crate::link::End;
 use crate::network::BROKEN;
 use crate::port::{Awaited, Call, Port, Wish};
@@ -355,6 +357,7 @@ impl World {
             },
             Awaited::Stats(offset) => match outcome {
                 Ok(completion) if completion.bytes() == stats_page(offset, completion.bytes().len()) => {}
+                Ok(completion) if is_given_up(&completion) => {}
                 Err(lost) if *lost == Lost::Indeterminate => {}
                 outcome => self
                     .ledger
@@ -429,6 +432,24 @@ impl World {
         let outcome = failed.map_or(Ok(&answer[..]), Err);
         port.connection
             .answer(&mut end, &mut host, &taken.reply_to, outcome);
+        self.check(at);
+    }
+
+    /// Gives up the answers in fragments that wait to be sent, as a target does whose source has not read for too long.
+    pub(crate) fn refuse_unsent(&mut self, at: usize) {
+        let port = &mut self.ports[at];
+        let Some((link, side)) = port.link else { return };
+        // An unfinished body would be refused, too, and its invocation would not run.
+        if port.connection.unfinished().is_none() || port.connection.footprint().assembled > 0 {
+            return;
+        }
+        self.ledger.gave_up_answers(lane(link, 1 - side));
+        let refusal = Refusal {
+            reason: Rejection::Resources,
+            detail: GIVEN_UP.into(),
+        };
+        port.connection.refuse_unfinished(refusal);
+        note!(self, "port {at}: gives up the answers that wait on link {link}");
         self.check(at);
     }
 

@@ -12,6 +12,14 @@ use crate::image::SentImage;
 use crate::link::Commit;
 use crate::rng::mix;
 
+/// Why a target gives up the answers that wait.
+pub(crate) const GIVEN_UP: &str = "too slow";
+
+/// Whether a target gave up the answer of a call.
+pub(crate) fn is_given_up(completion: &Completion) -> bool {
+    completion.status == Status::Failed(Failure::Answer) && completion.bytes() == GIVEN_UP.as_bytes()
+}
+
 /// What a connection promised and did not keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
@@ -112,6 +120,8 @@ pub(crate) struct Record {
     run_links: [usize; 2],
     /// Length of the answer, or of the detail, that its last run gave over `link`.
     answer: Option<usize>,
+    /// Its target gave its answer up before it was sent.
+    may_be_given_up: bool,
     /// A report named it.
     is_reported: bool,
     /// It ended, and was not sent.
@@ -237,6 +247,7 @@ impl Ledger {
             runs: 0,
             run_links: [usize::MAX; 2],
             answer: None,
+            may_be_given_up: false,
             is_reported: false,
             is_over: false,
         });
@@ -304,6 +315,7 @@ impl Ledger {
         record.link = link;
         record.sequence = commit.sequence;
         record.answer = None;
+        record.may_be_given_up = false;
         // The handles of an image are bound together, or none of them is.
         let SentImage { image, entry } = record.image;
         let end = commit.handle as usize + usize::from(image.entries - entry);
@@ -435,6 +447,14 @@ impl Ledger {
         }
     }
 
+    /// The target of a lane gives up the answers that it has begun to send, or that wait.
+    pub(crate) fn gave_up_answers(&mut self, lane: usize) {
+        for &(_, id) in &self.lanes[lane].sent {
+            let record = &mut self.records[id as usize];
+            record.may_be_given_up |= record.link == lane / 2 && record.answer.is_some_and(|len| len > 0);
+        }
+    }
+
     fn was_processed(&self, id: u32, link: usize) -> bool {
         let record = &self.records[id as usize];
         record.admission != Admission::Runs || record.run_links.contains(&link)
@@ -547,6 +567,7 @@ impl Ledger {
         };
         let bytes = completion.bytes();
         match planned {
+            Plan::Answer(_) if record.may_be_given_up && is_given_up(completion) => None,
             Plan::Fail(status, _) if completion.status != status => Some("another status"),
             Plan::Fail(..) if record.admission != Admission::Runs => None,
             Plan::Fail(..) if !are_bytes(bytes, id) || bytes.len() < 4 => Some("another detail"),

@@ -9,8 +9,8 @@ use crate::link::End;
 use crate::rng::Rng;
 use crate::world::{World, note};
 
-/// Passes after which a world that still moves is stuck.
-const MAX_PASSES: usize = 5_000;
+/// Passes after which a world that still moves is stuck: hundreds of long answers over frames of 32 bytes take 30,000.
+const MAX_PASSES: usize = 50_000;
 
 impl World {
     /// A step in the middle of a run: everything that can move does, over the links that live.
@@ -119,7 +119,7 @@ impl World {
             // What arrived waits for the send window, unless credits and requests come the same way.
             !connection.is_blocked(&mut end) || has_arrived && port.is_duplex()
         } else {
-            connection.has_work() || has_arrived && is_linked
+            connection.has_work() || connection.has_more() || has_arrived && is_linked
         };
         if is_due && (is_linked || self.ports[at].connection.has_work()) {
             // A driver sleeps after a poll that finds nothing.
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// Changes whenever a connection did something.
-    fn movement(&self, at: usize) -> (u64, u64, bool, bool) {
+    fn movement(&self, at: usize) -> (u64, u64, bool, bool, bool) {
         let port = &self.ports[at];
         let moved = port.link.map_or(0, |(link, _)| {
             self.links[link]
@@ -165,6 +165,7 @@ impl World {
             connection.received(),
             connection.is_linked(),
             connection.has_work(),
+            connection.has_more(),
         )
     }
 

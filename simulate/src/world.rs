@@ -38,6 +38,7 @@ pub(crate) enum Action {
     ResendImage,
     Poll,
     Answer,
+    Refuse,
     Drive,
     Deliver,
     Credits,
@@ -51,7 +52,7 @@ pub(crate) enum Action {
 }
 
 /// Every action, and how often it is drawn in the usual run.
-const ACTIONS: [(Action, u32); 23] = [
+const ACTIONS: [(Action, u32); 24] = [
     (Action::Submit, 300),
     (Action::CloseBatch, 20),
     (Action::CloseBatchOf, 10),
@@ -65,6 +66,7 @@ const ACTIONS: [(Action, u32); 23] = [
     (Action::ResendImage, 5),
     (Action::Poll, 200),
     (Action::Answer, 60),
+    (Action::Refuse, 20),
     (Action::Drive, 40),
     (Action::Deliver, 120),
     (Action::Credits, 60),
@@ -267,6 +269,7 @@ impl World {
                 self.poll(port);
             }
             Action::Answer => self.answer(port),
+            Action::Refuse => self.refuse_unsent(port),
             Action::Drive => {
                 self.with_link(port, "drives", |port, end| port.connection.drive(end));
             }
