@@ -23,10 +23,12 @@ const MAX_UNCONSUMED: usize = 4096;
 const PRUNED: usize = 64;
 
 impl<I: Image + Clone, O: Clone> Node<I, O> {
-    /// Whether something waits for a node that there is a link to.
+    /// Whether something waits for a node that there is a link to, or its window was found closed: the rest of a frame in fragments waits
+    /// in the connection.
     #[must_use]
     pub fn has_work_for(&self, node: u32) -> bool {
-        self.members.get(node).is_some_and(Member::has_work)
+        let has_work = |member: &Member<I>| member.is_blocked || member.has_work();
+        self.members.get(node).is_some_and(has_work)
     }
 
     /// The nodes for which something waits that can be sent: their windows were not found closed. When such a window opens, its

@@ -200,8 +200,7 @@ impl Mesh {
         let Some(port) = own.ports.iter_mut().find(|port| port.peer == Peer::Node(to)) else {
             return false;
         };
-        // A body that is sent in fragments is the connection's own.
-        if !own.node.has_work_for(to as u32) && !port.connection.caller.has_backlog() {
+        if !own.node.has_work_for(to as u32) {
             return false;
         }
         let before = self.links[port.link].channels[port.side].moved;
