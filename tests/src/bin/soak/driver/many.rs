@@ -114,7 +114,7 @@ impl fmt::Display for Visited {
 
 /// Our target and sources.
 fn ours(options: &Options, transport: &str) -> Result<Visited, String> {
-    let earlier = Remains::of(&options.folders, &HashSet::new());
+    let earlier = Remains::now(&options.folders);
     let (target, address) = process::target(options, transport, "many", 16)?;
     let mut start = |source: usize, how: &str| {
         let args = [
@@ -146,8 +146,8 @@ fn ours(options: &Options, transport: &str) -> Result<Visited, String> {
     stays.wait_for("done ")?;
     stays.end()?;
     target.end()?;
-    let remains = Remains::of(&options.folders, &pids).beyond(&earlier);
-    Remains::remove(&options.folders, &pids);
+    let remains = Remains::left_since(&earlier, &options.folders, &pids);
+    remains.remove(&options.folders);
     Ok(Visited {
         killed,
         before,
@@ -166,7 +166,7 @@ fn control(options: &Options) -> Result<Visited, String> {
 
 /// Bare UCX: as many come and go, and are killed.
 fn bare(options: &Options) -> Result<Visited, String> {
-    let earlier = Remains::of(&options.folders, &HashSet::new());
+    let earlier = Remains::now(&options.folders);
     let (target, port) = bare::target(options)?;
     let mut start = |source: usize, how: &str| {
         let messages = if how == "flood" { u64::MAX } else { 20 };
@@ -186,8 +186,8 @@ fn bare(options: &Options) -> Result<Visited, String> {
     let killed = visits(options.visits, &mut dice, &mut start, None, &mut pids)?;
     let after = Holdings::settled(target.pid(), &before, NOTICED / 6)?;
     target.end()?;
-    let remains = Remains::of(&options.folders, &pids).beyond(&earlier);
-    Remains::remove(&options.folders, &pids);
+    let remains = Remains::left_since(&earlier, &options.folders, &pids);
+    remains.remove(&options.folders);
     Ok(Visited {
         killed,
         before,

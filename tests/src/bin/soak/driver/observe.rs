@@ -1,6 +1,6 @@
 //! What the kernel says of a process.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
@@ -100,11 +100,11 @@ pub(super) fn sleeps(pid: u32) -> Result<u64, String> {
     )
 }
 
-/// What outlives processes, of those that this run started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What outlives processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Remains {
-    /// SysV segments.
-    sysv: usize,
+    /// SysV segments: their numbers, and the processes that made them.
+    sysv: HashMap<String, u32>,
     /// Files that are shared memory.
     files: usize,
     /// Sockets and their locks.
@@ -112,19 +112,31 @@ pub(super) struct Remains {
 }
 
 impl Remains {
-    /// Now, when the processes with these numbers have ended.
-    pub(super) fn of(folders: &Folders, pids: &HashSet<u32>) -> Self {
+    /// All there is now, whoever left it.
+    pub(super) fn now(folders: &Folders) -> Self {
         Self {
-            sysv: sysv_of(pids).len(),
+            sysv: sysv(),
             files: count(&folders.memory),
             sockets: count(&folders.sockets),
         }
     }
 
-    /// Removes what those processes left: a machine has only so many segments, and so much memory.
-    pub(super) fn remove(folders: &Folders, pids: &HashSet<u32>) {
-        for segment in sysv_of(pids) {
-            let _ = Command::new("ipcrm").args(["-m", &segment]).status();
+    /// What these processes, which have ended, left since then. The kernel gives the numbers of processes again: what was there already is
+    /// that of others.
+    pub(super) fn left_since(earlier: &Self, folders: &Folders, pids: &HashSet<u32>) -> Self {
+        let mut left = Self::now(folders);
+        let is_theirs =
+            |number: &String, creator: &u32| pids.contains(creator) && !earlier.sysv.contains_key(number);
+        left.sysv.retain(|number, creator| is_theirs(number, creator));
+        left.files = left.files.saturating_sub(earlier.files);
+        left.sockets = left.sockets.saturating_sub(earlier.sockets);
+        left
+    }
+
+    /// Removes it: a machine has only so many segments, and so much memory.
+    pub(super) fn remove(&self, folders: &Folders) {
+        for segment in self.sysv.keys() {
+            let _ = Command::new("ipcrm").args(["-m", segment]).status();
         }
         let files = std::fs::read_dir(&folders.memory).into_iter().flatten().flatten();
         for file in files {
@@ -132,18 +144,9 @@ impl Remains {
         }
     }
 
-    /// What was not there earlier.
-    pub(super) fn beyond(&self, earlier: &Self) -> Self {
-        Self {
-            sysv: self.sysv.saturating_sub(earlier.sysv),
-            files: self.files.saturating_sub(earlier.files),
-            sockets: self.sockets.saturating_sub(earlier.sockets),
-        }
-    }
-
     /// How many of all kinds.
     pub(super) fn count(&self) -> usize {
-        self.sysv + self.files + self.sockets
+        self.sysv.len() + self.files + self.sockets
     }
 }
 
@@ -152,21 +155,23 @@ impl fmt::Display for Remains {
         write!(
             f,
             "{} SysV segments, {} files in /dev/shm, {} sockets",
-            self.sysv, self.files, self.sockets
+            self.sysv.len(),
+            self.files,
+            self.sockets
         )
     }
 }
 
-/// The numbers of the SysV segments that these processes made.
-fn sysv_of(pids: &HashSet<u32>) -> Vec<String> {
+/// The numbers of all SysV segments, and the processes that made them.
+fn sysv() -> HashMap<String, u32> {
     let text = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
-    let number = |line: &str| {
+    let segment = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
         let number = words.next()?;
         let creator = words.nth(2)?.parse().ok()?;
-        pids.contains(&creator).then(|| number.to_owned())
+        Some((number.to_owned(), creator))
     };
-    text.lines().filter_map(number).collect()
+    text.lines().filter_map(segment).collect()
 }
 
 fn read(pid: u32, file: &str) -> Result<String, String> {
