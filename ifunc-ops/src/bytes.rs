@@ -18,18 +18,16 @@ pub struct Range {
 #[ifunc(idempotent)]
 pub fn gather_bytes(ranges: &[Range], bytes: &mut dyn Bytes, ctx: &mut Context) {
     let bytes = bytes.bytes();
-    ctx.answer_with(|space| {
-        let mut written = 0_usize;
+    let total = ranges.iter().fold(0_usize, |total, range| {
+        total.saturating_add(place(range.offset, range.len, bytes.len()).len())
+    });
+    ctx.answer_of_len(total, |mut answer| {
         for range in ranges {
-            let bytes = &bytes[place(range.offset, range.len, bytes.len())];
-            let end = written.saturating_add(bytes.len());
-            // An answer that does not fit fails the invocation by its length.
-            if let Some(space) = space.get_mut(written..end) {
-                space.copy_from_slice(bytes);
-            }
-            written = end;
+            let range = &bytes[place(range.offset, range.len, bytes.len())];
+            let (space, rest) = core::mem::take(&mut answer).split_at_mut(range.len());
+            space.copy_from_slice(range);
+            answer = rest;
         }
-        written
     });
 }
 

@@ -8,12 +8,10 @@ use crate::Words;
 #[ifunc(idempotent)]
 pub fn gather(indices: &[u64], words: &mut dyn Words, ctx: &mut Context) {
     let words = words.words();
-    ctx.answer_with(|space| {
-        // An answer that does not fit fails the invocation by its length.
-        for (space, &index) in space.as_chunks_mut::<8>().0.iter_mut().zip(indices) {
-            *space = words[place(index, words.len())].to_le_bytes();
+    ctx.answer_of_len(size_of_val(indices), |answer| {
+        for (word, &index) in answer.as_chunks_mut::<8>().0.iter_mut().zip(indices) {
+            *word = words[place(index, words.len())].to_le_bytes();
         }
-        size_of_val(indices)
     });
 }
 

@@ -89,15 +89,17 @@ impl<'a> Context<'a> {
         Some(unsafe { core::slice::from_raw_parts_mut(memory, len) })
     }
 
-    /// As [`answer`](Self::answer), of bytes that do not fit into the memory that the invocation was lent.
+    /// As [`answer_of_len`](Self::answer_of_len), if the answer does not fit into the memory that the invocation was lent.
     #[cold]
-    #[inline(never)]
-    pub(crate) fn answer_long(&mut self, bytes: &[u8]) {
-        match self.answer_elsewhere(bytes.len()) {
-            Some(memory) => memory.copy_from_slice(bytes),
+    pub(crate) fn answer_long(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        if self.raw.as_ref().is_none_or(|raw| raw.answer.is_null()) {
+            return;
+        }
+        match self.answer_elsewhere(len) {
+            Some(memory) => write(memory),
             None => {
                 if let Some(raw) = &mut self.raw {
-                    raw.answer_len = bytes.len();
+                    raw.answer_len = len;
                 }
             }
         }

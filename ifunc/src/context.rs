@@ -57,17 +57,7 @@ impl<'a> Context<'a> {
     /// answer, the call has no effect.
     #[inline]
     pub fn answer(&mut self, bytes: &[u8]) {
-        let mut is_long = false;
-        self.answer_with(|space| {
-            match space.get_mut(..bytes.len()) {
-                Some(space) => space.copy_from_slice(bytes),
-                None => is_long = true,
-            }
-            bytes.len()
-        });
-        if is_long {
-            self.answer_long(bytes);
-        }
+        self.answer_of_len(bytes.len(), |space| space.copy_from_slice(bytes));
     }
 
     /// Lets `write` write the answer into the buffer it receives; it returns the answer's length. A length
@@ -82,6 +72,37 @@ impl<'a> Context<'a> {
         // SAFETY: the caller of `from_raw` promised that these bytes are initialised and exclusively the context's.
         let space = unsafe { core::slice::from_raw_parts_mut(raw.answer, raw.answer_capacity) };
         raw.answer_len = write(space);
+    }
+
+    /// Lets `write` write an answer of `len` bytes, for ifuncs that return nothing. Bytes that it does not write are arbitrary. If the answer is
+    /// longer than the target or the source [allows](Self::max_answer), `write` is not called, and the invocation fails when the ifunc
+    /// returns. Nor is it called if the source expects no answer.
+    ///
+    /// ```
+    /// # #![no_std]
+    /// use ifunc::prelude::*;
+    ///
+    /// /// Answers the squares of numbers.
+    /// #[ifunc]
+    /// pub fn squares(numbers: &[u64], _state: &(), ctx: &mut Context) {
+    ///     ctx.answer_of_len(size_of_val(numbers), |answer| {
+    ///         for (square, number) in answer.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+    ///             *square = number.wrapping_mul(*number).to_le_bytes();
+    ///         }
+    ///     });
+    /// }
+    /// # fn main() {}
+    /// ```
+    #[inline]
+    pub fn answer_of_len(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        if len <= self.answer_capacity() {
+            self.answer_with(|space| {
+                write(&mut space[..len]);
+                len
+            });
+        } else {
+            self.answer_long(len, write);
+        }
     }
 
     /// Whether the last answer did not fit.
