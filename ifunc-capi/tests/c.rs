@@ -320,7 +320,11 @@ fn the_programs_leak_nothing_and_use_no_memory_that_they_must_not() {
         ]);
         // A larger change of the stack pointer is a change of the stack: injected code has one of its own.
         command.args(["--max-stackframe=65536", "--num-callers=30"]);
-        command.arg(concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/c/valgrind.supp"));
+        command.arg(concat!(
+            "--suppressions=",
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/c/valgrind.supp"
+        ));
         command.arg(program);
         command
     };

@@ -85,9 +85,14 @@ fn few_images(builder: TargetBuilder) -> TargetBuilder {
 
 const MIB: usize = 1 << 20;
 
+/// Takes fragments of half a MiB, as many as a test sends.
+fn fragments() -> TargetBuilder {
+    accepting().ring(1 << 20).credits(128)
+}
+
 #[test]
 fn unfinished_bodies_of_all_sources_share_one_budget() {
-    let builder = accepting().unfinished_bodies(6 * MIB, Duration::from_secs(3600));
+    let builder = fragments().unfinished_bodies(6 * MIB, Duration::from_secs(3600));
     let target = builder.listen("loopback:unfinished-budget").unwrap();
     let serving = target.spawn(0u64).unwrap();
     let mut hostile: Vec<Raw> = (0..8).map(|_| Raw::connect(serving.address())).collect();
@@ -114,7 +119,7 @@ fn unfinished_bodies_of_all_sources_share_one_budget() {
 
 #[test]
 fn a_body_that_is_never_completed_is_dropped_in_time() {
-    let builder = accepting().unfinished_bodies(4 * MIB, Duration::from_millis(200));
+    let builder = fragments().unfinished_bodies(4 * MIB, Duration::from_millis(200));
     let target = builder.listen("loopback:unfinished-age").unwrap();
     let address = target.address();
     let serving = target.spawn(0u64).unwrap();

@@ -122,7 +122,8 @@ fn a_ring_that_is_too_large_is_not_mapped() {
 fn answers_that_no_caller_takes_are_bounded() {
     const LEN: u64 = 50_000;
     let address = unique("shm");
-    let target = Running::start(&address, accepting());
+    // The ifunc answers in what it is lent.
+    let target = Running::start(&address, accepting().ring(1 << 20));
     let options = SourceOptions::default().max_answers(5 * LEN as usize);
     let bounded = Source::connect_with(&address, options).unwrap();
     let fills = bounded.load_bytes(&images::fills().encode().unwrap()).unwrap();

@@ -60,8 +60,16 @@ impl Pair {
         let log = self.log.clone();
         let _every_line = LogLimit::lift();
         tracing::subscriber::with_default(log, || {
-            let mut call = handle.try_call(payload).unwrap();
             let start = Instant::now();
+            let mut call = loop {
+                match handle.try_call(payload) {
+                    // The smallest window is closed until the target has polled.
+                    Err(Error::WouldBlock { .. }) if start.elapsed().as_secs() < 60 => {
+                        self.target.poll(&mut 0u64)
+                    }
+                    call => break call.unwrap(),
+                };
+            };
             loop {
                 self.target.poll(&mut 0u64);
                 if let Some(result) = call.try_wait() {

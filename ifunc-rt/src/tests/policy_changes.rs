@@ -196,6 +196,7 @@ mod peers {
         for is_revoked in [true, false] {
             let builder = Target::builder()
                 .policy(admitting(&[2, 3]))
+                .credits(64)
                 .tls(TlsKeys::new(key(1)));
             let mut target = builder.listen("tls://127.0.0.1:0").unwrap();
             let (address, policy) = (target.address(), target.policy());

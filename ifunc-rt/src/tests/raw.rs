@@ -70,7 +70,7 @@ fn a_target_waits_for_sources_and_no_longer_than_it_is_told() {
 #[test]
 fn a_message_is_made_once_and_sent_to_many() {
     // SAFETY: this process alone connects.
-    let builder = || unsafe { Target::builder().accept_code() };
+    let builder = || unsafe { Target::builder().accept_code() }.credits(64);
     let targets = [(); 2].map(|()| Running::start(&unique("loopback"), builder()));
     let bytes = add().encode().unwrap();
     let handles = [0, 1].map(|at| {
