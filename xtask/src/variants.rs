@@ -5,7 +5,7 @@ use crate::debian;
 use crate::plan::Tier;
 use crate::programs::{self, Program, Runs};
 use crate::steps::Steps;
-use crate::transports;
+use crate::{transports, warm};
 
 /// Programs whose tests run source and target as processes of their own, over any transport.
 const BETWEEN_PROCESSES: &[&str] = &["mixed", "restart", "mismatch", "c_side"];
@@ -103,8 +103,12 @@ fn run(steps: &mut Steps, name: &str, names: &[&str], skipped: &[&str], env: &[(
         Tier::Nightly => vec!["--include-ignored", "--skip", "measured_"],
     };
     args.extend(skipped.iter().flat_map(|name| ["--skip", name]));
+    let warm = names.is_empty().then(|| programs::warmed(steps)).flatten();
     let mut runs = Runs::new(&args);
     runs.env.extend(env);
+    if let Some(warm) = &warm {
+        runs.env.push((warm::VARIABLE, warm));
+    }
     if debian::is_debian() {
         runs.env.push(("IFUNC_REQUIRE_UCX", "1"));
     }

@@ -80,15 +80,22 @@ pub(crate) fn models() -> Result<Vec<Program>, String> {
     Ok(models)
 }
 
-/// Runs all of them.
-pub(crate) fn all(steps: &mut Steps) {
-    let Some(programs) = of(steps) else { return };
-    let mut runs = Runs::of_tier(steps.tier());
+/// Builds the images that tests run, and the SDK for those that build others: in the directory that is returned, for
+/// [`warm::VARIABLE`].
+pub(crate) fn warmed(steps: &mut Steps) -> Option<String> {
     let mut warm = None;
     steps.step("the SDK, built for nested builds", || {
         warm = warm::target()?.to_str().map(str::to_owned);
         Ok(String::new())
     });
+    warm
+}
+
+/// Runs all of them.
+pub(crate) fn all(steps: &mut Steps) {
+    let Some(programs) = of(steps) else { return };
+    let mut runs = Runs::of_tier(steps.tier());
+    let warm = warmed(steps);
     if let Some(warm) = &warm {
         runs.env.push((warm::VARIABLE, warm));
     }
