@@ -62,9 +62,10 @@ __attribute__((constructor)) static void at_start(void) { set = 1; }
 uint64_t helped_beside(void) { return set; }
 "#;
 
-fn workspace(rust: &str, cxx: &str) -> Workspace {
-    let workspace = Workspace::new(&["helped"]);
-    let folder = workspace.package("helped", DEPENDS, rust);
+/// A package of this name: tests that run at the same time build in the same directory.
+fn workspace(name: &str, rust: &str, cxx: &str) -> Workspace {
+    let workspace = Workspace::new(&[name]);
+    let folder = workspace.package(name, DEPENDS, rust);
     fs::create_dir(folder.join("c")).unwrap();
     for (name, text) in [("mix.c", MIX), ("twice.cc", cxx), ("beside.c", BESIDE)] {
         fs::write(folder.join("c").join(name), text).unwrap();
@@ -80,7 +81,7 @@ static OFFSET: u64 = 7;
 
 #[test]
 fn a_rust_ifunc_calls_c_and_cxx_of_its_package() {
-    let workspace = workspace(RUST, CXX);
+    let workspace = workspace("helped", RUST, CXX);
     workspace.library("helped");
     let built = workspace.build().unwrap();
     let [helped, helped_not] = &built[..] else {
@@ -127,7 +128,7 @@ fn a_function_that_is_nowhere_is_named() {
         .replace("helped_mix(", "helped_of_cxx(")
         .replace("from: *const u64, n: usize", "n: u64");
     let lost = lost.replace("values.as_ptr(), values.len()", "values[0]");
-    let workspace = workspace(&lost, &CXX.replace("extern \"C\" ", ""));
+    let workspace = workspace("helped_nowhere", &lost, &CXX.replace("extern \"C\" ", ""));
     let text = workspace.refusal();
     assert!(
         text.contains("undefined symbol that no import declares: `helped_of_cxx`")
@@ -138,7 +139,7 @@ fn a_function_that_is_nowhere_is_named() {
         "{text}"
     );
     workspace.package(
-        "helped",
+        "helped_nowhere",
         DEPENDS,
         &lost.replace("helped_of_cxx", "helped_nowhere"),
     );
