@@ -8,7 +8,7 @@ use super::list::{MUTANTS, Mutant};
 use crate::process::cargo;
 
 /// Steps within which a bug must be found: half of them of connections, and half of groups.
-const BUDGET: &str = "500000";
+const BUDGET: &str = "1000000";
 
 /// Address space of the simulator, in KiB, and its time: without a bug it takes seconds.
 const MEMORY: u32 = 2 << 20;
