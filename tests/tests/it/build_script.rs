@@ -85,7 +85,11 @@ impl Carried {
         assert!(fresh > 20, "the whole tree is looked at:\n{said}");
         said.lines()
             .map(str::trim_start)
-            .filter(|line| !line.starts_with("Fresh ") && !line.starts_with("Finished "))
+            // Another cargo may download or compile at the same time.
+            .filter(|line| {
+                let says_nothing = ["Fresh ", "Finished ", "Blocking waiting for file lock "];
+                !says_nothing.iter().any(|text| line.starts_with(text))
+            })
             .map(str::to_owned)
             .collect()
     }
