@@ -1,7 +1,7 @@
 //! Two workers of one process. Without UCX on the machine there is nothing to test; `IFUNC_REQUIRE_UCX` says that there must be.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ucx::{
@@ -374,6 +374,36 @@ fn memory_is_put_got_and_added_to() {
     drop(there);
     drop(here);
     drop(remote);
+}
+
+/// Why `SECURITY.md` says that whoever reaches a worker is trusted with the process's memory. A peer needs the key of any memory that
+/// UCX gave out. Over TCP the worker that is written to does not compare the address with what was registered.
+#[test]
+fn a_peer_with_one_key_writes_memory_that_was_never_registered() {
+    static NEVER_REGISTERED: AtomicU64 = AtomicU64::new(1);
+    let Some(ucx) = library() else { return };
+    let over_tcp = || {
+        let mut config = ucx.config().unwrap();
+        config.set("", "TLS", "tcp").unwrap();
+        let context = ucx.context(&config, Features::RMA).unwrap();
+        context.worker(Events::default()).unwrap()
+    };
+    let (mut here, mut there): (Node, Node) = (over_tcp(), over_tcp());
+    let endpoint = connect(&mut here, &there);
+    let registered = there.allocate(4096).unwrap();
+    let address = NEVER_REGISTERED.as_ptr().expose_provenance() as u64;
+    // SAFETY: not what `unpack` asks for, which is what is shown: the address is of another object of this process. That object is
+    // an atomic that lives for ever, and UCX writes it in `progress`, on this thread.
+    let remote = unsafe { here.unpack(&endpoint, registered.key(), address, 8) }.unwrap();
+    let to = Remote {
+        endpoint: &endpoint,
+        memory: &remote,
+        offset: 0,
+    };
+    let bytes = 0x5eed_u64.to_le_bytes().to_vec();
+    send(&mut here, &mut there, Operation::Put { to, data: 0..8 }, bytes);
+    send(&mut here, &mut there, Operation::FlushWorker, vec![]);
+    assert_eq!(NEVER_REGISTERED.load(Ordering::Acquire), 0x5eed);
 }
 
 #[test]
