@@ -18,8 +18,8 @@
 //! | [`Window`](crate::frame::Kind::Window) | 0 asks, 1 grants | nonce of the slot | [`WindowHead`] |
 //! | [`Bounce`](crate::frame::Kind::Bounce) | the unknown node | 0 | [`TravelHead`] of the invocation |
 //!
-//! A source sends the first three to its target and receives `Partial` and `NodesLost` from it; the others travel
-//! between nodes. A completion that another node caused has the flag
+//! A source sends `Travel`, `Finish`, `Grant` and `Cancel` to its target and receives `Partial` from it; `Travel` and the others
+//! travel between nodes. A completion that another node caused has the flag
 //! [`RELAYED`](crate::frame::FrameFlags::RELAYED): its body begins with that node's number.
 
 use core::fmt;

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, Limits};
 use ifunc_abi::status::Status;
-use ifunc_abi::travel::LostNode;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::attention::Attention;
@@ -73,8 +72,6 @@ pub struct Caller<I, U> {
     cancel: VecDeque<u64>,
     /// Sequence number of the last frame whose body was sent in fragments.
     last_fragmented: u32,
-    /// Nodes that the peer reported as lost.
-    lost_nodes: VecDeque<u32>,
 }
 
 /// A body that is sent in fragments.
@@ -314,7 +311,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 }
                 Ok(None)
             }
-            Kind::NodesLost => self.read_lost_nodes(frame.body).map(|()| None),
             Kind::Report => {
                 let status = status(header.handle)?;
                 self.received += 1;
@@ -343,23 +339,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         if self.caller.calls.end(header.token, Err(Box::new(lost))) {
             self.caller.set_attention();
         }
-        Ok(())
-    }
-
-    #[cold]
-    fn read_lost_nodes(&mut self, body: impl Body) -> Result<(), LinkError> {
-        let mut bytes = Vec::new();
-        if body.len() > MAX_REPORT {
-            return Err(LinkError::Malformed("a list of more lost nodes than a group has"));
-        }
-        body.append_to(&mut bytes);
-        let nodes =
-            LostNode::parse_all(&bytes).ok_or(LinkError::Malformed("a malformed list of lost nodes"))?;
-        self.received += 1;
-        for lost in nodes {
-            self.caller.node_lost(lost.node.get());
-        }
-        self.caller.set_attention();
         Ok(())
     }
 
@@ -461,7 +440,6 @@ impl<I: Image + Clone, U> Caller<I, U> {
             unbind: Vec::new(),
             cancel: VecDeque::new(),
             last_fragmented: 0,
-            lost_nodes: VecDeque::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
 use ifunc_abi::signature::Signature;
 use ifunc_abi::status::{Rejection, Status};
-use ifunc_abi::travel::{LostNode, TravelHead};
+use ifunc_abi::travel::TravelHead;
 use zerocopy::IntoBytes as _;
 
 use super::travel::Accepted;
@@ -510,17 +510,6 @@ fn frames_to_nodes_are_sent_whole_or_in_fragments_and_after_what_waits() {
     link.tx.credits = 9;
     assert_eq!(source.submit_to_node(&mut link, header, b"head", b"rest"), None);
     assert_eq!(sent(&mut link), []);
-}
-
-#[test]
-fn lost_nodes_are_kept_up_to_64() {
-    let (mut source, mut link) = source(LIMITS, 2000);
-    let nodes = |range: std::ops::Range<u32>| range.map(|node| LostNode::new(node, 1)).collect::<Vec<_>>();
-    link.arrive(Header::new(Kind::NodesLost, 0, 0), nodes(0..63).as_bytes());
-    link.arrive(Header::new(Kind::NodesLost, 0, 0), nodes(63..66).as_bytes());
-    source.receive(&mut link, 0);
-    let lost: Vec<u32> = std::iter::from_fn(|| source.caller.take_lost_node()).collect();
-    assert_eq!(lost, (0..64).collect::<Vec<u32>>());
 }
 
 /// An image that is signed.

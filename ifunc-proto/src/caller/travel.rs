@@ -9,9 +9,6 @@ use crate::calls::{Request, recorded};
 use crate::connection::Connection;
 use crate::link::{Link, LinkError, Outbound};
 
-/// Lost nodes that are kept until the driver takes them. Later ones are dropped.
-const MAX_LOST_NODES: usize = 64;
-
 /// A frame that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
@@ -199,16 +196,5 @@ impl<I: Image + Clone, U> Caller<I, U> {
     #[must_use]
     pub fn last_fragmented(&self) -> u32 {
         self.last_fragmented
-    }
-
-    /// The number of a node that the peer reported as lost, oldest first.
-    pub fn take_lost_node(&mut self) -> Option<u32> {
-        self.lost_nodes.pop_front()
-    }
-
-    pub(super) fn node_lost(&mut self, node: u32) {
-        if self.lost_nodes.len() < MAX_LOST_NODES {
-            self.lost_nodes.push_back(node);
-        }
     }
 }

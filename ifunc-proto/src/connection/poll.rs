@@ -5,8 +5,6 @@
 
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
-use ifunc_abi::travel::LostNode;
-use zerocopy::IntoBytes;
 
 use super::{Connection, TOO_FAR_AHEAD};
 use crate::caller::Image;
@@ -295,7 +293,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             header.kind,
             Kind::Completion | Kind::Completions | Kind::Report | Kind::Partial | Kind::AnswerFragment
         );
-        if is_reply || header.kind == Kind::NodesLost && self.node.is_none() {
+        if is_reply {
             self.reply(None, &frame)?;
             self.order.advance();
             quantum.charge(frame.body.len());
@@ -444,13 +442,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     ) {
         let header = Header::new(Kind::Partial, number, reply_to.token());
         self.reply_late(link, |server, tx| server.replies.send_late(tx, header, answer));
-    }
-
-    /// Reports lost nodes to a peer that is no node, at most [`LostNode::MAX`].
-    pub fn report_lost_nodes<L: Link>(&mut self, link: &mut L, nodes: &[LostNode]) {
-        let header = Header::new(Kind::NodesLost, 0, 0);
-        let body = nodes.as_bytes().to_vec();
-        self.reply_late(link, |server, tx| server.replies.send_late(tx, header, body));
     }
 
     /// Closes the connection, because the peer broke the protocol: the next poll returns why.

@@ -367,14 +367,11 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         for other in linked {
             self.post_control(other, Control::Lost(lost));
         }
-        let connections = self.slots_after_loss(now);
+        self.slots_after_loss(now);
         if is_own {
             self.waiting_after_loss(node, now);
         }
         self.scopes_after_loss(node, now);
-        self.events.push_back(Event::NodeLost {
-            node: lost,
-            connections,
-        });
+        self.events.push_back(Event::NodeLost { node });
     }
 }

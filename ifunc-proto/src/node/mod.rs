@@ -145,13 +145,10 @@ pub enum Event<O> {
         /// How its invocations ended.
         report: Box<ifunc_abi::travel::ScopeReport>,
     },
-    /// A node was lost: [`Connection::report_lost_nodes`](crate::Connection::report_lost_nodes) to these sources, whose calls
-    /// it may have held.
+    /// A node was lost. What it held ends by itself, at the latest with the deadlines.
     NodeLost {
-        /// The node.
-        node: LostNode,
-        /// The numbers of connections, each once.
-        connections: Vec<u64>,
+        /// Its number.
+        node: u32,
     },
     /// There is something for a node to which there is no link.
     Connect {

@@ -225,20 +225,15 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
         }
     }
 
-    /// A node was lost: calls without a deadline get one. Returns the connections that have calls under way.
-    pub(super) fn slots_after_loss(&mut self, now: u64) -> Vec<u64> {
-        let mut connections = Vec::new();
+    /// A node was lost: calls without a deadline get one.
+    pub(super) fn slots_after_loss(&mut self, now: u64) {
         let at = now.saturating_add(self.config.grace);
         for (index, nonce, slot) in self.slots.iter_mut() {
-            connections.push(slot.connection);
             if slot.deadline == NO_DEADLINE {
                 slot.deadline = at;
                 self.timers.insert((at, Timer::Slot(index, nonce)));
             }
         }
-        connections.sort_unstable();
-        connections.dedup();
-        connections
     }
 
     pub(super) fn forget_slots(&mut self, connection: u64) {

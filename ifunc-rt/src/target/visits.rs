@@ -238,7 +238,6 @@ pub(super) fn deliver<L: ifunc_proto::link::Link>(
                 report.encode_to(&mut bytes, origin.reply_to.max_answer().unwrap_or(usize::MAX));
                 protocol.answer(link, &mut counts, &origin.reply_to, Ok(&bytes));
             }
-            Mail::Lost(node) if protocol.is_linked() => protocol.report_lost_nodes(link, &[node]),
             // Of an earlier link.
             _ => {}
         }

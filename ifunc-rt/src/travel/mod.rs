@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::GroupStats;
-use ifunc_abi::travel::{LostNode, NO_NODE, ScopeReport, TravelHead};
+use ifunc_abi::travel::{NO_NODE, ScopeReport, TravelHead};
 use ifunc_exec::services::now;
 use ifunc_exec::{InstalledEntry, InstalledImage};
 use ifunc_proto::host::{Failed, ReplyTo};
@@ -72,7 +72,6 @@ pub(crate) enum Mail {
         origin: Origin,
         report: Box<ScopeReport>,
     },
-    Lost(LostNode),
 }
 
 /// A target's part of a group. A target that has not joined one has it, too: nothing travels on from there.
@@ -236,25 +235,14 @@ impl Travels {
             Event::Finished { origin, report } => {
                 self.post(origin.connection, Mail::Finished { origin, report });
             }
-            Event::NodeLost { node, connections } => {
-                limited!(warn, node = node.node.get(), "a node of the group was lost");
-                for connection in connections {
-                    self.post(connection, Mail::Lost(node));
-                }
-            }
+            Event::NodeLost { node } => limited!(warn, node, "a node of the group was lost"),
             Event::Connect { node } => wanted.push(node),
         }
     }
 
     fn post(&self, connection: u64, mail: Mail) {
         let mut all = lock(&self.mail);
-        let own = all.entry(connection).or_default();
-        if let Mail::Lost(node) = &mail
-            && !has_room(own, node)
-        {
-            return;
-        }
-        own.push(mail);
+        all.entry(connection).or_default().push(mail);
         self.has_mail.store(all.len(), Ordering::Release);
     }
 
@@ -439,21 +427,6 @@ impl Travels {
 fn coarse_now() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}
-
-/// Whether the loss of a node is to be told to a source beside what waits for it: each node once, and no more than a frame holds.
-/// A source does not keep more, either.
-fn has_room(mail: &[Mail], node: &LostNode) -> bool {
-    let mut count = 0;
-    let mut lost = mail.iter().filter_map(|mail| match mail {
-        Mail::Lost(node) => Some(node.node),
-        _ => None,
-    });
-    let is_told = lost.any(|other| {
-        count += 1;
-        other == node.node
-    });
-    !is_told && count < LostNode::MAX
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -181,7 +181,6 @@ impl Mesh {
         let (connection, channels) = (&mut own.connection, &mut self.links[own.link].channels);
         let is_linked = connection.is_linked();
         let _ = connection.caller.take_reports();
-        while connection.caller.take_lost_node().is_some() {}
         let mut has_moved = false;
         let mut over = Vec::new();
         for &(token, call) in &client.calls {

@@ -147,14 +147,7 @@ impl Mesh {
                     );
                     self.answer(at, &origin, at, Ok(bytes));
                 }
-                Event::NodeLost { node, connections } => {
-                    for port in &mut self.nodes[at].ports {
-                        if connections.contains(&(port.link as u64)) {
-                            let mut end = LinkEnd::new(&mut self.links[port.link].channels, port.side);
-                            port.connection.report_lost_nodes(&mut end, &[node]);
-                        }
-                    }
-                }
+                Event::NodeLost { .. } => {}
                 Event::Connect { node } => self.nodes[at].wanted.push(node as usize),
             }
         }

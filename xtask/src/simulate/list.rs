@@ -482,12 +482,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "const MANY: u32 = 1;",
     ),
     mutant(
-        "node: a source that is a target, too, takes the loss of a node for a violation",
-        "connection/poll.rs",
-        "header.kind == Kind::NodesLost && self.node.is_none()",
-        "header.kind == Kind::NodesLost && self.server.is_none()",
-    ),
-    mutant(
         "node: an answer to a source that is a target, too, overtakes a partial one",
         "replies.rs",
         "        if self.owes || !self.send(tx, header, &body)? {\n            self.late",

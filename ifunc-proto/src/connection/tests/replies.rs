@@ -3,7 +3,6 @@
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind};
 use ifunc_abi::status::{Failure, Rejection, Status};
-use ifunc_abi::travel::LostNode;
 use zerocopy::IntoBytes as _;
 
 use super::{EXECUTED, Source, bytes, completion, config, peer, with_calls, woken};
@@ -135,15 +134,6 @@ fn replies_of_nodes_and_reports_reach_the_driver() {
     );
     source.receive(&mut link, 0);
     assert_eq!((source.received(), source.footprint().reports), (4, 0));
-    // Lost nodes: as many as a frame has.
-    let nodes: Vec<LostNode> = (0..LostNode::MAX as u32)
-        .map(|node| LostNode::new(node, 1))
-        .collect();
-    link.arrive(Header::new(Kind::NodesLost, 0, 0), nodes.as_bytes());
-    source.receive(&mut link, 0);
-    assert_eq!((source.received(), source.caller.is_quiet()), (5, false));
-    let lost: Vec<u32> = std::iter::from_fn(|| source.caller.take_lost_node()).collect();
-    assert_eq!(lost, (0..64).collect::<Vec<_>>());
     assert!(source.is_linked());
 }
 
@@ -159,7 +149,7 @@ fn a_malformed_reply_ends_the_connection_and_says_why() {
         ..completion(1)
     };
     let run = |count| RunHead::new(EXECUTED, 1, 0, 0, count);
-    let cases: [(Header, Vec<u8>, &str); 10] = [
+    let cases: [(Header, Vec<u8>, &str); 9] = [
         (code(Kind::Completion, 0xffff), vec![], "an unknown status"),
         (code(Kind::Report, 0xffff), vec![0; 4], "an unknown status"),
         (relayed, vec![0; 3], "completions that are cut off"),
@@ -171,13 +161,8 @@ fn a_malformed_reply_ends_the_connection_and_says_why() {
         ),
         (
             code(Kind::NodesLost, 0),
-            vec![0; 15],
-            "a malformed list of lost nodes",
-        ),
-        (
-            code(Kind::NodesLost, 0),
-            vec![0; 65 * 16],
-            "a malformed list of lost nodes",
+            vec![0; 16],
+            "a request from a peer that does not invoke",
         ),
         (
             code(Kind::Completions, 0),
