@@ -1,6 +1,7 @@
 //! Requests under way, by token, and how they end.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use ifunc_abi::frame::INLINE;
 use ifunc_abi::status::Status;
@@ -97,6 +98,22 @@ impl<U> Issued<'_, U> {
         // A free slot owns nothing, so that nothing is to be dropped.
         std::mem::forget(std::mem::replace(&mut self.slot.state, pending));
         self.token
+    }
+}
+
+/// Answers of one length, at equal distances.
+pub(crate) struct Run<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Of an answer.
+    pub(crate) len: usize,
+    /// From the beginning of an answer to that of the next one.
+    pub(crate) stride: usize,
+}
+
+impl Run<'_> {
+    #[inline(always)]
+    fn get(&self, index: usize) -> &[u8] {
+        &self.bytes[self.stride * index..][..self.len]
     }
 }
 
@@ -304,6 +321,16 @@ impl<U> Calls<U> {
         !self.ended.is_empty()
     }
 
+    /// As [`end`](Self::end) for `count` calls with consecutive tokens, whose small answers lie in a run.
+    #[inline]
+    pub(crate) fn end_run(&mut self, first: u64, status: Status, answers: &Run<'_>, count: usize) -> bool {
+        for index in 0..count {
+            let completion = Completion::small(status, answers.get(index));
+            self.end(first.wrapping_add(index as u64), Ok(completion));
+        }
+        !self.ended.is_empty()
+    }
+
     /// As [`end`](Self::end), with a completion that does not fit into a slot. An answer that no call waits for is not copied.
     #[cold]
     #[inline(never)]
@@ -479,26 +506,44 @@ impl<U> Calls<U> {
         Some(outcome)
     }
 
-    /// Takes the answer of a call that ended well and frees the token, if `decode` returns what the answer means.
+    /// Takes the answers of the first of these calls and frees their tokens, as far as they ended well and `decode` returns what
+    /// their answers mean; no more than `answers` has room for.
     #[inline]
-    pub fn take_answer<A>(&mut self, token: u64, decode: impl FnOnce(&[u8]) -> Option<A>) -> Option<A> {
-        let slot = find(&mut self.slots, token)?;
-        let State::Done(Ok(completion)) = &slot.state else {
-            return None;
-        };
-        if completion.status != Status::Executed {
-            return None;
+    pub fn take_answers<A>(
+        &mut self,
+        tokens: &mut Range<u64>,
+        decode: impl Fn(&[u8]) -> Option<A>,
+        answers: &mut Vec<A>,
+    ) {
+        for _ in answers.len()..answers.capacity() {
+            if tokens.is_empty() {
+                return;
+            }
+            let Some(slot) = find(&mut self.slots, tokens.start) else {
+                return;
+            };
+            let State::Done(Ok(completion)) = &slot.state else {
+                return;
+            };
+            if completion.status != Status::Executed {
+                return;
+            }
+            let is_small = completion.is_small();
+            let Some(answer) = decode(completion.bytes()) else {
+                return;
+            };
+            answers.push(answer);
+            let done = std::mem::replace(&mut slot.state, State::Free);
+            if is_small {
+                // It owns nothing that is to be dropped.
+                std::mem::forget(done);
+            }
+            if slot.user.is_some() {
+                slot.user = None;
+            }
+            tokens.start += 1;
+            self.in_use -= 1;
         }
-        let is_small = completion.is_small();
-        let answer = decode(completion.bytes())?;
-        let done = std::mem::replace(&mut slot.state, State::Free);
-        if is_small {
-            // It owns nothing that is to be dropped.
-            std::mem::forget(done);
-        }
-        slot.user = None;
-        self.in_use -= 1;
-        Some(answer)
     }
 
     /// The caller dropped the call. `may_complete`: a completion may still arrive, so the token stays in use. Returns whether the

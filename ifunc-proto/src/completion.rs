@@ -36,9 +36,11 @@ impl Completion {
     pub(crate) fn small(status: Status, body: impl Body) -> Self {
         let len = body.len();
         let mut words = Words([0; INLINE]);
-        // A copy of a length that is not constant is a call, and many answers are empty.
-        if len != 0 {
-            body.copy_to(&mut words.0[..len]);
+        // A copy of a length that is not constant is a call, and many answers are empty or a word.
+        match len {
+            0 => {}
+            8 => body.copy_to(&mut words.0[..8]),
+            _ => body.copy_to(&mut words.0[..len]),
         }
         let body = Bytes::Inline(len as u8, words);
         Self { status, body }

@@ -2,6 +2,14 @@
 
 use super::*;
 
+/// The answer of one call.
+fn take_one<A>(calls: &mut Calls<u32>, token: u64, decode: impl Fn(&[u8]) -> Option<A>) -> Option<A> {
+    let (mut tokens, mut answers) = (token..token + 1, Vec::with_capacity(1));
+    calls.take_answers(&mut tokens, decode, &mut answers);
+    assert_eq!(tokens.is_empty(), !answers.is_empty());
+    answers.pop()
+}
+
 #[test]
 fn a_token_finds_its_own_call_and_only_once() {
     let mut calls = Calls::<()>::new(usize::MAX);
@@ -176,12 +184,12 @@ fn each_way_to_end_a_call_frees_what_it_counted() {
     assert_eq!(counts(&calls), (4, 4));
     // Taken by its answer, if it is one.
     calls.end(taken, Ok(Completion::small(Status::Executed, &b"yes"[..])));
-    assert_eq!(calls.take_answer(taken, |_| None::<()>), None);
+    assert_eq!(take_one(&mut calls, taken, |_| None::<()>), None);
     assert_eq!(
-        calls.take_answer(taken, |bytes| Some(bytes.to_vec())),
+        take_one(&mut calls, taken, |bytes| Some(bytes.to_vec())),
         Some(b"yes".to_vec())
     );
-    assert_eq!(calls.take_answer(taken, |bytes| Some(bytes.to_vec())), None);
+    assert_eq!(take_one(&mut calls, taken, |bytes| Some(bytes.to_vec())), None);
     assert_eq!(counts(&calls), (3, 3));
     // Dropped while its completion may come, which it does.
     assert!(calls.abandon(dropped, true), "another node may have it");
@@ -211,7 +219,7 @@ fn each_way_to_end_a_call_frees_what_it_counted() {
     let failed = calls.begin(Request::Flush, None);
     let no = Completion::small(Status::Failed(ifunc_abi::status::Failure::Payload), &b"no"[..]);
     calls.end(failed, Ok(no));
-    assert_eq!(calls.take_answer(failed, |bytes| Some(bytes.to_vec())), None);
+    assert_eq!(take_one(&mut calls, failed, |bytes| Some(bytes.to_vec())), None);
     assert_eq!(calls.take(failed).unwrap().unwrap().bytes(), b"no");
     // What is kept to be sent again goes with the call.
     assert!(calls.has_retry_of(1) && !calls.has_retry_of(2));
@@ -220,8 +228,67 @@ fn each_way_to_end_a_call_frees_what_it_counted() {
     let long = vec![5; INLINE + 1];
     let token = calls.begin(Request::Flush, None);
     calls.end_long(token, Status::Executed, &long[..]);
-    assert_eq!(calls.take_answer(token, |bytes| Some(bytes.to_vec())), Some(long));
+    assert_eq!(
+        take_one(&mut calls, token, |bytes| Some(bytes.to_vec())),
+        Some(long)
+    );
     assert_eq!(counts(&calls), (2, 1));
+}
+
+#[test]
+fn answers_of_a_run_are_taken_in_order_up_to_one_that_is_missing() {
+    let mut calls = Calls::<u32>::new(usize::MAX);
+    let invocation = Request::Invocation(1);
+    let first = calls.begin(invocation, None);
+    for token in first + 1..first + 10 {
+        assert_eq!(calls.begin(invocation, None), token);
+    }
+    // The third is dropped, the fifth has a driver, the eighth does not end.
+    calls.abandon(first + 2, true);
+    calls.set_user(first + 4, Some(9));
+    let bytes: Vec<u8> = (0..7).flat_map(|n| [n, n + 10, n + 20, 0]).collect();
+    let run = Run {
+        bytes: &bytes,
+        len: 3,
+        stride: 4,
+    };
+    assert!(calls.end_run(first, Status::Executed, &run, 7));
+    assert_eq!(
+        (calls.ended.as_slice(), calls.in_flight(), calls.in_use()),
+        (&[9][..], 3, 9)
+    );
+    let take = |calls: &mut Calls<u32>, tokens: &mut Range<u64>, room| {
+        let mut answers = Vec::with_capacity(room);
+        calls.take_answers(
+            tokens,
+            |bytes| Some(<[u8; 3]>::try_from(bytes).unwrap()),
+            &mut answers,
+        );
+        answers
+    };
+    let mut tokens = first..first + 10;
+    assert_eq!(
+        take(&mut calls, &mut tokens, 1),
+        [[0, 10, 20]],
+        "no more than there is room for"
+    );
+    assert_eq!(take(&mut calls, &mut tokens, 8), [[1, 11, 21]]);
+    assert_eq!(tokens.start, first + 2);
+    tokens.start += 1;
+    let rest = take(&mut calls, &mut tokens, 8);
+    assert_eq!(rest, [3, 4, 5, 6].map(|n| [n, n + 10, n + 20]));
+    assert_eq!((tokens, calls.in_use()), (first + 7..first + 10, 3));
+    // Answers without bytes lie at one place.
+    let empty = Run {
+        bytes: &[],
+        len: 0,
+        stride: 0,
+    };
+    assert!(
+        calls.end_run(first + 7, Status::Executed, &empty, 3),
+        "the driver has not taken the call that ended"
+    );
+    assert_eq!(calls.in_flight(), 0);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Range;
+use std::{fmt, vec};
 
 use ifunc::payload::DecodeError;
 
@@ -62,9 +62,10 @@ impl<E: Encoding> Handle<E> {
         let mut answers = Answers {
             submitter: self.submitter.clone(),
             tokens: VecDeque::new(),
-            taken: VecDeque::new(),
+            taken: Vec::new().into_iter(),
             not_sent: None,
             decode: E::decode,
+            take: take_answers::<E>,
         };
         let tokens = &mut answers.tokens;
         let submitted = self.submit_many(payloads, true, |token| match tokens.back_mut() {
@@ -175,11 +176,15 @@ pub struct Answers<A> {
     /// Calls whose outcomes were not taken. No range is empty.
     tokens: VecDeque<Range<u64>>,
     /// Answers of the calls before them.
-    taken: VecDeque<A>,
+    taken: vec::IntoIter<A>,
     /// Why the payload after them was not sent.
     not_sent: Option<Error>,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
+    /// [`take_answers`] with this decoder.
+    take: TakeAnswers<A>,
 }
+
+type TakeAnswers<A> = fn(&mut VecDeque<Range<u64>>, &mut Vec<A>, &mut Connection);
 
 impl<A> Answers<A> {
     /// Takes the result of the next call, if that ended, and the answers of the calls after it, as far as they ended well, under one
@@ -190,40 +195,40 @@ impl<A> Answers<A> {
             tokens,
             taken,
             decode,
+            take,
             ..
         } = self;
-        let mut take = |connection: &mut Connection| {
-            take_answers(tokens, taken, connection, *decode);
-            if let Some(answer) = taken.pop_front() {
-                return Some(Ok(answer));
+        let unanswered = tokens.front().map_or(0, |range| range.end - range.start);
+        let mut answers = Vec::with_capacity(unanswered.min(CHUNK as u64) as usize);
+        let mut take_some = |connection: &mut Connection| {
+            take(tokens, &mut answers, connection);
+            if !answers.is_empty() {
+                return Some(None);
             }
             let outcome = connection.receive(tokens.front()?.start)?;
             take_first(tokens);
-            take_answers(tokens, taken, connection, *decode);
-            Some(Err(outcome))
+            take(tokens, &mut answers, connection);
+            Some(Some(outcome))
         };
-        let first = take(&mut submitter.shared().lock().connection)?;
-        Some(first.or_else(|outcome| decoded(submitter, *decode, outcome)))
+        let outcome = take_some(&mut submitter.shared().lock().connection)?;
+        *taken = answers.into_iter();
+        match outcome {
+            Some(outcome) => Some(decoded(submitter, *decode, outcome)),
+            None => taken.next().map(Ok),
+        }
     }
 }
 
-/// The answers of the next calls, as far as they ended well.
-fn take_answers<A>(
+/// The answers of the next calls, as far as they ended well and as many as there is room for. An answer that does not decode is left,
+/// and so is a failure: they are taken with their errors.
+fn take_answers<E: Encoding>(
     tokens: &mut VecDeque<Range<u64>>,
-    taken: &mut VecDeque<A>,
+    answers: &mut Vec<E::Answer>,
     connection: &mut Connection,
-    decode: fn(&[u8]) -> Result<A, DecodeError>,
 ) {
     let calls = &mut connection.protocol.caller.calls;
     while let Some(range) = tokens.front_mut() {
-        while !range.is_empty() && taken.len() < CHUNK {
-            // An answer that does not decode is left, and so is a failure: they are taken with their errors.
-            let Some(answer) = calls.take_answer(range.start, |bytes| decode(bytes).ok()) else {
-                return;
-            };
-            taken.push_back(answer);
-            range.start += 1;
-        }
+        calls.take_answers(range, |bytes| E::decode(bytes).ok(), answers);
         if !range.is_empty() {
             return;
         }
@@ -246,7 +251,7 @@ impl<A> Iterator for Answers<A> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<A, Error>> {
-        if let Some(answer) = self.taken.pop_front() {
+        if let Some(answer) = self.taken.next() {
             return Some(Ok(answer));
         }
         if let Some(result) = self.take_ended() {
