@@ -10,7 +10,6 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::attention::Attention;
 use crate::batch::OpenBatch;
 use crate::calls::{Calls, Lost, Request, Retry, Run, recorded};
-use crate::completion::Completion;
 use crate::connection::{Connection, TOO_FAR_AHEAD};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::Turn;
@@ -336,7 +335,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             status,
             detail: detail.to_vec(),
         };
-        if self.caller.calls.end(header.token, Err(Box::new(lost))) {
+        if self.caller.calls.end_lost(header.token, Box::new(lost)) {
             self.caller.set_attention();
         }
         Ok(())
@@ -408,8 +407,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     fn end_call(&mut self, token: u64, status: Status, body: impl Body) {
         self.received += 1;
         let has_ended = if body.len() <= INLINE {
-            let completion = Completion::small(status, body);
-            self.caller.calls.end(token, Ok(completion))
+            self.caller.calls.end_small(token, status, body)
         } else {
             self.caller.calls.end_long(token, status, body)
         };
@@ -720,7 +718,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// Ends a call without a completion.
     #[cold]
     fn fail(&mut self, token: u64, lost: Lost) {
-        if self.calls.end(token, Err(Box::new(lost))) {
+        if self.calls.end_lost(token, Box::new(lost)) {
             self.set_attention();
         }
     }

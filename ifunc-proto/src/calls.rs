@@ -7,7 +7,7 @@ use ifunc_abi::frame::INLINE;
 use ifunc_abi::status::Status;
 
 pub use crate::completion::Completion;
-use crate::completion::{Answer, AnswerMemory};
+use crate::completion::{Answer, AnswerMemory, Small};
 use crate::link::{Body, LinkError};
 use crate::partly::PartlyReceived;
 
@@ -69,12 +69,17 @@ pub struct Calls<U> {
     partly: Option<PartlyReceived>,
 }
 
+/// What ending a call and taking its small answer touch comes first.
 #[derive(Debug)]
+#[repr(C)]
 struct Slot<U> {
     /// The call that has the slot, or the last one that had it.
     token: u64,
     /// The invocation lies in the open batch and was not sent.
     in_batch: bool,
+    /// Length of the answer of a call that is [`Answered`](State::Answered), and the answer.
+    len: u8,
+    small: Small,
     state: State,
     user: Option<U>,
 }
@@ -127,7 +132,12 @@ enum State {
         /// Boxed: it is rare, and the state is moved.
         retry: Option<Box<Retry>>,
     },
-    Done(Outcome),
+    /// Ended with an answer, or a detail, that its slot has.
+    Answered(Status),
+    /// Ended with a longer one.
+    Long(Status, Answer),
+    /// Ended without a completion.
+    Lost(Box<Lost>),
     /// The caller dropped the call; its completion may still arrive.
     Abandoned,
 }
@@ -292,18 +302,33 @@ impl<U> Calls<U> {
         find(&mut self.slots, token).is_some_and(|slot| slot.in_batch)
     }
 
-    /// Ends a call. `true`: the driver kept something with a call that ended, and has not taken it.
+    /// Ends a call without a completion. `true`: the driver kept something with a call that ended, and has not taken it.
+    pub(crate) fn end_lost(&mut self, token: u64, lost: Box<Lost>) -> bool {
+        self.end(token, false, |slot| replace_pending(slot, State::Lost(lost)));
+        !self.ended.is_empty()
+    }
+
+    /// Ends a call with a completion that fits into a slot, as [`end_lost`](Self::end_lost) does.
     #[inline(always)]
-    pub(crate) fn end(&mut self, token: u64, outcome: Outcome) -> bool {
+    pub(crate) fn end_small(&mut self, token: u64, status: Status, body: impl Body) -> bool {
+        self.end(token, true, |slot| {
+            slot.len = slot.small.set(body);
+            replace_pending(slot, State::Answered(status));
+        });
+        !self.ended.is_empty()
+    }
+
+    /// Ends a call; `end` then replaces the pending state of its slot, which owns nothing. `is_completed`: the peer answered it.
+    #[inline(always)]
+    fn end(&mut self, token: u64, is_completed: bool, end: impl FnOnce(&mut Slot<U>)) {
         let Some(slot) = find(&mut self.slots, token) else {
-            return false;
+            return;
         };
         let State::Pending { sequence, retry, .. } = &mut slot.state else {
-            self.end_abandoned(token);
-            return false;
+            return self.end_abandoned(token);
         };
         // The peer processes frames in order: it has consumed what was sent before this request.
-        if outcome.is_ok()
+        if is_completed
             && let Some((last, _)) = self.last_send
             && (sequence.wrapping_sub(last) as i32) > 0
         {
@@ -312,40 +337,44 @@ impl<U> Calls<U> {
         if retry.is_some() {
             drop_retry(retry);
         }
-        // A pending call without a retry owns nothing, so that nothing is to be dropped.
-        std::mem::forget(std::mem::replace(&mut slot.state, State::Done(outcome)));
+        end(slot);
         self.in_flight -= 1;
         if slot.user.is_some() {
             self.ended.extend(slot.user.take());
         }
-        !self.ended.is_empty()
     }
 
-    /// As [`end`](Self::end) for `count` calls with consecutive tokens, whose small answers lie in a run.
+    /// As [`end_small`](Self::end_small) for `count` calls with consecutive tokens, whose answers lie in a run.
     #[inline]
     pub(crate) fn end_run(&mut self, first: u64, status: Status, answers: &Run<'_>, count: usize) -> bool {
         for index in 0..count {
-            let completion = Completion::small(status, answers.get(index));
-            self.end(first.wrapping_add(index as u64), Ok(completion));
+            self.end_small(first.wrapping_add(index as u64), status, answers.get(index));
         }
         !self.ended.is_empty()
     }
 
-    /// As [`end`](Self::end), with a completion that does not fit into a slot. An answer that no call waits for is not copied.
+    /// As [`end_small`](Self::end_small), with a completion that does not fit into a slot. An answer that no call waits for is not copied.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_long(&mut self, token: u64, status: Status, body: impl Body) -> bool {
         // The peer gave the answer up that it had begun to send.
         self.partly.take_if(|partly| partly.token() == token);
-        let outcome = if self.pending(token).is_none() {
-            Ok(Completion::executed())
-        } else {
-            match self.answers.copy(body) {
-                Some(answer) => Ok(Completion::long(status, answer)),
-                None => Err(self.no_memory_for(body.len())),
-            }
+        if self.pending(token).is_none() {
+            return self.end_small(token, status, &[][..]);
+        }
+        let answer = self.answers.copy(body);
+        self.end_copied(token, status, answer, body.len())
+    }
+
+    /// Ends a call with an answer of `len` bytes, unless there was no memory for it.
+    fn end_copied(&mut self, token: u64, status: Status, answer: Option<Answer>, len: usize) -> bool {
+        let Some(answer) = answer else {
+            return self.end_lost(token, self.no_memory_for(len));
         };
-        self.end(token, outcome)
+        self.end(token, true, |slot| {
+            replace_pending(slot, State::Long(status, answer))
+        });
+        !self.ended.is_empty()
     }
 
     /// A part of the answer of a call arrived, which has `len` bytes. A part of another answer replaces what arrived before.
@@ -370,7 +399,7 @@ impl<U> Calls<U> {
         }
     }
 
-    /// As [`end`](Self::end), with the last part of an answer.
+    /// As [`end_small`](Self::end_small), with the last part of an answer.
     #[cold]
     pub(crate) fn end_assembled(
         &mut self,
@@ -383,11 +412,8 @@ impl<U> Calls<U> {
         let mut partly = partly.ok_or(MISSING)?;
         partly.append(part, &self.answers)?;
         let len = partly.len();
-        let outcome = match partly.finish()? {
-            Some(answer) => Ok(Completion::long(status, answer)),
-            None => Err(self.no_memory_for(len)),
-        };
-        Ok(self.end(token, outcome))
+        let answer = partly.finish()?;
+        Ok(self.end_copied(token, status, answer, len))
     }
 
     /// Bytes of an answer in fragments whose last one has not arrived.
@@ -435,7 +461,7 @@ impl<U> Calls<U> {
             Some(answer) => self.partials.entry(token).or_default().push_back(answer),
             None => {
                 let lost = self.no_memory_for(body.len());
-                self.end(token, Err(lost));
+                self.end_lost(token, lost);
             }
         }
         !self.ended.is_empty()
@@ -495,11 +521,19 @@ impl<U> Calls<U> {
     #[inline]
     pub fn take(&mut self, token: u64) -> Option<Outcome> {
         let slot = find(&mut self.slots, token)?;
-        if !matches!(slot.state, State::Done(_)) {
-            return None;
-        }
-        let State::Done(outcome) = std::mem::replace(&mut slot.state, State::Free) else {
-            return None;
+        let outcome = match &slot.state {
+            State::Answered(status) => {
+                let outcome = Ok(Completion::of_slot(*status, slot.len, &slot.small));
+                // It owns nothing that is to be dropped.
+                std::mem::forget(std::mem::replace(&mut slot.state, State::Free));
+                outcome
+            }
+            State::Long(..) | State::Lost(_) => match std::mem::replace(&mut slot.state, State::Free) {
+                State::Long(status, answer) => Ok(Completion::long(status, answer)),
+                State::Lost(lost) => Err(lost),
+                _ => return None,
+            },
+            _ => return None,
         };
         slot.user = None;
         self.in_use -= 1;
@@ -522,14 +556,12 @@ impl<U> Calls<U> {
             let Some(slot) = find(&mut self.slots, tokens.start) else {
                 return;
             };
-            let State::Done(Ok(completion)) = &slot.state else {
-                return;
+            let (bytes, is_small) = match &slot.state {
+                State::Answered(Status::Executed) => (slot.small.get(slot.len), true),
+                State::Long(Status::Executed, answer) => (answer.bytes(), false),
+                _ => return,
             };
-            if completion.status != Status::Executed {
-                return;
-            }
-            let is_small = completion.is_small();
-            let Some(answer) = decode(completion.bytes()) else {
+            let Some(answer) = decode(bytes) else {
                 return;
             };
             answers.push(answer);
@@ -572,7 +604,7 @@ impl<U> Calls<U> {
                 self.in_flight -= 1;
                 self.release(token);
             }
-            Some(State::Done(_)) => self.release(token),
+            Some(State::Answered(_) | State::Long(..) | State::Lost(_)) => self.release(token),
             _ => {}
         }
         false
@@ -600,7 +632,7 @@ impl<U> Calls<U> {
                     ..
                 } => {
                     let lost = Lost::of_dead_link(sequence != 0, why);
-                    slot.state = State::Done(Err(Box::new(lost)));
+                    slot.state = State::Lost(Box::new(lost));
                     self.in_flight -= 1;
                     self.ended.extend(slot.user.take());
                 }
@@ -609,7 +641,7 @@ impl<U> Calls<U> {
                     self.in_flight -= 1;
                     self.in_use -= 1;
                 }
-                State::Free | State::Done(_) => {}
+                State::Free | State::Answered(_) | State::Long(..) | State::Lost(_) => {}
             }
         }
         retries.sort_unstable();
@@ -647,6 +679,12 @@ impl<U> Calls<U> {
     }
 }
 
+/// Replaces a state that owns nothing, so that nothing is to be dropped.
+#[inline(always)]
+fn replace_pending<U>(slot: &mut Slot<U>, state: State) {
+    std::mem::forget(std::mem::replace(&mut slot.state, state));
+}
+
 #[cold]
 fn drop_retry(retry: &mut Option<Box<Retry>>) {
     *retry = None;
@@ -673,6 +711,8 @@ fn free_slots<U>(count: usize) -> Vec<Slot<U>> {
     let free = || Slot {
         token: 0,
         in_batch: false,
+        len: 0,
+        small: Small::EMPTY,
         state: State::Free,
         user: None,
     };

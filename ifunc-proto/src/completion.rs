@@ -19,30 +19,56 @@ pub struct Completion {
 
 /// Most answers are small.
 enum Bytes {
-    Inline(u8, Words),
+    Inline(u8, Small),
     Heap(Answer),
 }
 
-/// Aligned, so that a completion is moved in whole words.
+/// Room for an answer that fits into a slot of a ring. Aligned, so that it is moved in whole words.
+#[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
-struct Words([u8; INLINE]);
+pub(crate) struct Small([u8; INLINE]);
+
+impl Small {
+    pub(crate) const EMPTY: Self = Self([0; INLINE]);
+
+    /// Copies a body and returns its length.
+    ///
+    /// # Panics
+    /// If it does not fit.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, body: impl Body) -> u8 {
+        let len = body.len();
+        // A copy of a length that is not constant is a call, and many answers are empty or a word.
+        match len {
+            0 => {}
+            8 => body.copy_to(&mut self.0[..8]),
+            _ => body.copy_to(&mut self.0[..len]),
+        }
+        len as u8
+    }
+
+    /// The answer, of the length that [`set`](Self::set) returned.
+    #[inline(always)]
+    pub(crate) fn get(&self, len: u8) -> &[u8] {
+        &self.0[..usize::from(len)]
+    }
+}
 
 impl Completion {
     /// A copy of a completion frame's body that is small.
     ///
     /// # Panics
     /// If the body does not fit into a slot.
-    #[inline(always)]
     pub(crate) fn small(status: Status, body: impl Body) -> Self {
-        let len = body.len();
-        let mut words = Words([0; INLINE]);
-        // A copy of a length that is not constant is a call, and many answers are empty or a word.
-        match len {
-            0 => {}
-            8 => body.copy_to(&mut words.0[..8]),
-            _ => body.copy_to(&mut words.0[..len]),
-        }
-        let body = Bytes::Inline(len as u8, words);
+        let mut small = Small::EMPTY;
+        let len = small.set(body);
+        Self::of_slot(status, len, &small)
+    }
+
+    /// With an answer that a slot of the table of calls has.
+    #[inline(always)]
+    pub(crate) fn of_slot(status: Status, len: u8, small: &Small) -> Self {
+        let body = Bytes::Inline(len, *small);
         Self { status, body }
     }
 
@@ -58,18 +84,12 @@ impl Completion {
         Self::small(Status::Executed, &[][..])
     }
 
-    /// Whether it owns no memory beside its own.
-    #[inline]
-    pub(crate) fn is_small(&self) -> bool {
-        matches!(self.body, Bytes::Inline(..))
-    }
-
     /// The answer, or the detail of a failure.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.body {
-            Bytes::Inline(len, Words(bytes)) => &bytes[..usize::from(*len)],
+            Bytes::Inline(len, small) => small.get(*len),
             Bytes::Heap(answer) => &answer.bytes,
         }
     }
@@ -170,6 +190,11 @@ impl AnswerMemory {
 }
 
 impl Answer {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Bytes so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -236,9 +261,13 @@ mod tests {
     #[test]
     fn a_completion_is_small_if_it_fits_into_a_slot() {
         let small = Completion::small(Status::Executed, &[3; INLINE][..]);
-        assert!(small.is_small() && small.bytes() == [3; INLINE]);
-        assert!(Completion::executed().is_small() && Completion::executed().bytes().is_empty());
-        let long = AnswerMemory::new(1000).copy(&[3; INLINE][..]).unwrap();
-        assert!(!Completion::long(Status::Executed, long).is_small());
+        assert_eq!(small.bytes(), [3; INLINE]);
+        assert!(Completion::executed().bytes().is_empty());
+        let mut reused = Small::EMPTY;
+        for len in [INLINE, 8, 0, 3] {
+            let body = vec![len as u8; len];
+            let set = reused.set(&body[..]);
+            assert_eq!(reused.get(set), body);
+        }
     }
 }

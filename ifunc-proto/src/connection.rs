@@ -1,9 +1,10 @@
 //! One connection, for both roles.
 
 use ifunc_abi::frame::{Header, Kind, Limits};
+use ifunc_abi::status::Status;
 
 use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
-use crate::calls::{Completion, Request, recorded};
+use crate::calls::{Request, recorded};
 use crate::closed::Closed;
 use crate::footprint::Footprint;
 use crate::host::Refusal;
@@ -182,7 +183,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return None;
         }
         let token = self.caller.calls.begin(Request::Flush, None);
-        self.caller.calls.end(token, Ok(Completion::executed()));
+        self.caller
+            .calls
+            .end_small(token, Status::Executed, &[][..]);
         Some(token)
     }
 

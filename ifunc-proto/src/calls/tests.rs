@@ -18,10 +18,10 @@ fn a_token_finds_its_own_call_and_only_once() {
     assert!(calls.take(first).is_none());
     calls.set_user(first, Some(()));
     calls.last_send = Some((6, 0));
-    assert!(calls.end(first, Ok(Completion::executed())));
+    assert!(calls.end_small(first, Status::Executed, &[][..]));
     assert_eq!(calls.last_send, None, "frame 6 was consumed before frame 7");
     calls.ended.clear();
-    assert!(!calls.end(first, Ok(Completion::executed())));
+    assert!(!calls.end_small(first, Status::Executed, &[][..]));
     assert!(calls.take(first).is_some());
     assert!(calls.take(first).is_none());
     let again = FIRST_SLOTS as u64 + first;
@@ -39,7 +39,7 @@ fn a_token_finds_its_own_call_and_only_once() {
     let second = calls.begin(Request::Flush, None);
     assert_eq!(second, again, "it has the same slot");
     calls.set_user(second, Some(()));
-    let late = calls.end(first, Ok(Completion::executed()));
+    let late = calls.end_small(first, Status::Executed, &[][..]);
     assert!(!late, "the old token is not the new one");
     assert!(calls.pending(second).is_some());
     assert!(calls.take(0).is_none(), "no call has token 0");
@@ -54,7 +54,7 @@ fn calls_that_last_keep_their_slots_while_others_come_and_go() {
         assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!(calls.in_use(), 3 + round);
         for token in tokens {
-            calls.end(token, Ok(Completion::executed()));
+            calls.end_small(token, Status::Executed, &[][..]);
             assert!(calls.take(token).is_some());
         }
     }
@@ -70,7 +70,7 @@ fn an_abandoned_token_stays_in_use_until_no_completion_can_arrive() {
     calls.abandon(abandoned, true);
     let other = calls.begin(Request::Flush, None);
     assert_eq!(calls.in_use(), 2);
-    calls.end(abandoned, Ok(Completion::executed()));
+    calls.end_small(abandoned, Status::Executed, &[][..]);
     assert_eq!(calls.in_use(), 1);
     calls.sent(other, 1);
     let unsent = calls.begin(Request::Flush, None);
@@ -129,7 +129,7 @@ fn a_table_grows_when_half_of_it_is_in_use() {
         let tokens: Vec<u64> = (0..16).map(|_| calls.begin(Request::Flush, None)).collect();
         assert_eq!(tokens, (1..=16).collect::<Vec<_>>());
         for &token in &tokens[lasting..] {
-            calls.end(token, Ok(Completion::executed()));
+            calls.end_small(token, Status::Executed, &[][..]);
             assert!(calls.take(token).is_some());
         }
         assert_eq!(calls.begin(Request::Stats, None), expected, "{lasting}");
@@ -155,12 +155,12 @@ fn a_completion_tells_of_what_was_sent_before_it_and_not_of_what_was_sent_with_i
         let token = calls.begin(Request::Flush, None);
         calls.sent(token, sequence);
         calls.last_send = Some((last, 5));
-        calls.end(token, Ok(Completion::executed()));
+        calls.end_small(token, Status::Executed, &[][..]);
         assert_eq!(calls.last_send.is_none(), is_consumed, "{sequence} after {last}");
         let failed = calls.begin(Request::Flush, None);
         calls.sent(failed, sequence);
         calls.last_send = Some((last, 5));
-        calls.end(failed, Err(Box::new(Lost::Indeterminate)));
+        calls.end_lost(failed, Box::new(Lost::Indeterminate));
         assert_eq!(calls.last_send, Some((last, 5)), "it tells of nothing");
     }
     assert_eq!([0, 1, 2, u32::MAX].map(recorded), [1, 1, 2, u32::MAX]);
@@ -178,12 +178,12 @@ fn each_way_to_end_a_call_frees_what_it_counted() {
     });
     assert_eq!(counts(&calls), (5, 5));
     // Ended, and then dropped.
-    assert!(!calls.end(ended, Ok(Completion::executed())));
+    assert!(!calls.end_small(ended, Status::Executed, &[][..]));
     assert_eq!(counts(&calls), (5, 4));
     assert!(!calls.abandon(ended, true) && !calls.is_abandoned(ended));
     assert_eq!(counts(&calls), (4, 4));
     // Taken by its answer, if it is one.
-    calls.end(taken, Ok(Completion::small(Status::Executed, &b"yes"[..])));
+    calls.end_small(taken, Status::Executed, &b"yes"[..]);
     assert_eq!(take_one(&mut calls, taken, |_| None::<()>), None);
     assert_eq!(
         take_one(&mut calls, taken, |bytes| Some(bytes.to_vec())),
@@ -195,7 +195,7 @@ fn each_way_to_end_a_call_frees_what_it_counted() {
     assert!(calls.abandon(dropped, true), "another node may have it");
     assert!(calls.is_abandoned(dropped) && !calls.is_abandoned(unsent));
     assert_eq!(counts(&calls), (3, 3));
-    assert!(!calls.end(dropped, Ok(Completion::executed())));
+    assert!(!calls.end_small(dropped, Status::Executed, &[][..]));
     assert_eq!(counts(&calls), (2, 2));
     assert!(!calls.abandon(dropped, true));
     // Dropped when none can come.
@@ -217,13 +217,16 @@ fn each_way_to_end_a_call_frees_what_it_counted() {
     assert!(calls.pending(batched).is_some());
     // A failure is no answer, and stays for those who ask how the call ended.
     let failed = calls.begin(Request::Flush, None);
-    let no = Completion::small(Status::Failed(ifunc_abi::status::Failure::Payload), &b"no"[..]);
-    calls.end(failed, Ok(no));
+    calls.end_small(
+        failed,
+        Status::Failed(ifunc_abi::status::Failure::Payload),
+        &b"no"[..],
+    );
     assert_eq!(take_one(&mut calls, failed, |bytes| Some(bytes.to_vec())), None);
     assert_eq!(calls.take(failed).unwrap().unwrap().bytes(), b"no");
     // What is kept to be sent again goes with the call.
     assert!(calls.has_retry_of(1) && !calls.has_retry_of(2));
-    calls.end(again, Ok(Completion::executed()));
+    calls.end_small(again, Status::Executed, &[][..]);
     assert!(!calls.has_retry_of(1));
     let long = vec![5; INLINE + 1];
     let token = calls.begin(Request::Flush, None);
@@ -312,7 +315,7 @@ fn partial_answers_wait_for_their_call_alone() {
     assert_eq!(*calls.take(token).unwrap().unwrap_err(), lost);
     // After its end, there are none.
     calls.ended.clear();
-    calls.end(other, Ok(Completion::executed()));
+    calls.end_small(other, Status::Executed, &[][..]);
     assert!(!calls.partial(other, 1, &b"late"[..]));
     assert_eq!(calls.take_partial(other), None);
     // A call that is dropped drops them.
