@@ -122,7 +122,9 @@ impl Run<'_> {
     }
 }
 
+/// With a tag of its own, which is compared many times.
 #[derive(Debug)]
+#[repr(u8)]
 enum State {
     Free,
     Pending {
@@ -304,7 +306,7 @@ impl<U> Calls<U> {
 
     /// Ends a call without a completion. `true`: the driver kept something with a call that ended, and has not taken it.
     pub(crate) fn end_lost(&mut self, token: u64, lost: Box<Lost>) -> bool {
-        self.end(token, false, |slot| replace_pending(slot, State::Lost(lost)));
+        self.end(token, false, |slot| replace_plain(slot, State::Lost(lost)));
         !self.ended.is_empty()
     }
 
@@ -313,7 +315,7 @@ impl<U> Calls<U> {
     pub(crate) fn end_small(&mut self, token: u64, status: Status, body: impl Body) -> bool {
         self.end(token, true, |slot| {
             slot.len = slot.small.set(body);
-            replace_pending(slot, State::Answered(status));
+            replace_plain(slot, State::Answered(status));
         });
         !self.ended.is_empty()
     }
@@ -372,7 +374,7 @@ impl<U> Calls<U> {
             return self.end_lost(token, self.no_memory_for(len));
         };
         self.end(token, true, |slot| {
-            replace_pending(slot, State::Long(status, answer))
+            replace_plain(slot, State::Long(status, answer))
         });
         !self.ended.is_empty()
     }
@@ -524,8 +526,7 @@ impl<U> Calls<U> {
         let outcome = match &slot.state {
             State::Answered(status) => {
                 let outcome = Ok(Completion::of_slot(*status, slot.len, &slot.small));
-                // It owns nothing that is to be dropped.
-                std::mem::forget(std::mem::replace(&mut slot.state, State::Free));
+                replace_plain(slot, State::Free);
                 outcome
             }
             State::Long(..) | State::Lost(_) => match std::mem::replace(&mut slot.state, State::Free) {
@@ -556,19 +557,22 @@ impl<U> Calls<U> {
             let Some(slot) = find(&mut self.slots, tokens.start) else {
                 return;
             };
-            let (bytes, is_small) = match &slot.state {
-                State::Answered(Status::Executed) => (slot.small.get(slot.len), true),
-                State::Long(Status::Executed, answer) => (answer.bytes(), false),
+            match &slot.state {
+                State::Answered(Status::Executed) => {
+                    let Some(answer) = decode(slot.small.get(slot.len)) else {
+                        return;
+                    };
+                    answers.push(answer);
+                    replace_plain(slot, State::Free);
+                }
+                State::Long(Status::Executed, long) => {
+                    let Some(answer) = decode(long.bytes()) else {
+                        return;
+                    };
+                    answers.push(answer);
+                    slot.state = State::Free;
+                }
                 _ => return,
-            };
-            let Some(answer) = decode(bytes) else {
-                return;
-            };
-            answers.push(answer);
-            let done = std::mem::replace(&mut slot.state, State::Free);
-            if is_small {
-                // It owns nothing that is to be dropped.
-                std::mem::forget(done);
             }
             if slot.user.is_some() {
                 slot.user = None;
@@ -681,7 +685,7 @@ impl<U> Calls<U> {
 
 /// Replaces a state that owns nothing, so that nothing is to be dropped.
 #[inline(always)]
-fn replace_pending<U>(slot: &mut Slot<U>, state: State) {
+fn replace_plain<U>(slot: &mut Slot<U>, state: State) {
     std::mem::forget(std::mem::replace(&mut slot.state, state));
 }
 

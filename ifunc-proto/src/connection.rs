@@ -183,9 +183,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return None;
         }
         let token = self.caller.calls.begin(Request::Flush, None);
-        self.caller
-            .calls
-            .end_small(token, Status::Executed, &[][..]);
+        self.caller.calls.end_small(token, Status::Executed, &[][..]);
         Some(token)
     }
 
