@@ -45,8 +45,8 @@ const PATHS: &[Path] = &[
         what: "poll",
         messages: 1,
         own: alone,
-        usual: 309.0,
-        first: 403.0,
+        usual: 307.0,
+        first: 401.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
@@ -61,16 +61,16 @@ const PATHS: &[Path] = &[
         what: "call",
         messages: 1,
         own: alone,
-        usual: 1006.8,
-        first: 1435.2,
+        usual: 984.0,
+        first: 1416.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.
     Path {
         what: "batch-send",
         messages: TOGETHER,
         own: || 0.0,
-        usual: 22.4,
-        first: 24.0,
+        usual: 19.6,
+        first: 21.3,
     },
     // The target: polls that run a batch.
     Path {
@@ -85,8 +85,8 @@ const PATHS: &[Path] = &[
         what: "batch-call",
         messages: TOGETHER,
         own: || 0.0,
-        usual: 76.2,
-        first: 76.5,
+        usual: 52.5,
+        first: 52.8,
     },
     // The target: polls that run a batch and answer it.
     Path {
@@ -101,8 +101,8 @@ const PATHS: &[Path] = &[
         what: "batch-receive",
         messages: TOGETHER,
         own: || 0.0,
-        usual: 142.8,
-        first: 142.8,
+        usual: 87.5,
+        first: 87.5,
     },
 ];
 

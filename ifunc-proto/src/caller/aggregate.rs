@@ -62,7 +62,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     }
 
     /// As [`append_alike`](Self::append_alike), for the first of these payloads as far as they are like those of the last run in
-    /// length and alignment, too. Returns how many joined it. Calls `sent` with the token of each, or 0.
+    /// length and alignment, too. Returns how many joined it. Calls `sent` with the first of their consecutive tokens, or 0, and their number.
     #[inline]
     pub fn append_run<P, E>(
         &mut self,
@@ -70,7 +70,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         payloads: &[P],
         layout: impl Fn(&P) -> (usize, usize),
         mut encode: impl FnMut(&P, &mut [u8]) -> Result<usize, E>,
-        sent: impl FnMut(u64),
+        sent: impl FnOnce(u64, usize),
     ) -> usize {
         if self.attention != Attention::BATCH
             || wants_completion && self.handles[handle as usize].image.is_idempotent()
@@ -115,10 +115,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             } else {
                 self.batch.last_send = Some(handle);
             }
-            let step = u64::from(wants_completion);
-            (0..joined as u64)
-                .map(|index| first_token + index * step)
-                .for_each(sent);
+            sent(first_token, joined);
         }
         joined
     }

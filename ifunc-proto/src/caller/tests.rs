@@ -211,7 +211,7 @@ fn append_run(source: &mut Source, to: (u32, bool), payloads: &[(usize, usize, u
             }
             None => Err(()),
         },
-        |token| tokens.push(token),
+        |first, count| tokens.extend((0..count as u64).map(|index| first + index * u64::from(to.1))),
     );
     assert_eq!(joined, tokens.len());
     tokens

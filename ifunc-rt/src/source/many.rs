@@ -37,7 +37,7 @@ impl<E: Encoding> Handle<E> {
         P: Borrow<E::Payload<'p>>,
     {
         let mut sent = 0;
-        self.submit_many(payloads, false, |_| sent += 1)
+        self.submit_many(payloads, false, |_, count| sent += count)
             .map_err(|error| NotAllSent { sent, error })
     }
 
@@ -68,9 +68,12 @@ impl<E: Encoding> Handle<E> {
             take: take_answers::<E>,
         };
         let tokens = &mut answers.tokens;
-        let submitted = self.submit_many(payloads, true, |token| match tokens.back_mut() {
-            Some(last) if last.end == token => last.end += 1,
-            _ => tokens.push_back(token..token + 1),
+        let submitted = self.submit_many(payloads, true, |first, count| {
+            let end = first + count as u64;
+            match tokens.back_mut() {
+                Some(last) if last.end == first => last.end = end,
+                _ => tokens.push_back(first..end),
+            }
         });
         answers.not_sent = submitted.err();
         answers
@@ -80,7 +83,7 @@ impl<E: Encoding> Handle<E> {
         &self,
         payloads: impl IntoIterator<Item = P>,
         wants_completion: bool,
-        mut sent: impl FnMut(u64),
+        mut sent: impl FnMut(u64, usize),
     ) -> Result<(), Error> {
         let mut payloads = payloads.into_iter();
         let mut chunk = Vec::with_capacity(payloads.size_hint().0.clamp(1, CHUNK));
@@ -96,10 +99,8 @@ impl<E: Encoding> Handle<E> {
                 let joined = self.append_alike(left, wants_completion, &mut sent);
                 left = &left[joined..];
                 if let Some((first, rest)) = left.split_first() {
-                    sent(
-                        self.submit(first.borrow(), wants_completion, true)
-                            .map_err(|error| *error)?,
-                    );
+                    let token = self.submit(first.borrow(), wants_completion, true);
+                    sent(token.map_err(|error| *error)?, 1);
                     left = rest;
                 }
             }
@@ -111,7 +112,7 @@ impl<E: Encoding> Handle<E> {
         &self,
         payloads: &[P],
         wants_completion: bool,
-        sent: &mut impl FnMut(u64),
+        sent: &mut impl FnMut(u64, usize),
     ) -> usize {
         let (submitter, library) = (&self.submitter, self.library());
         if submitter.framing != Framing::Batched {
@@ -141,7 +142,7 @@ impl<E: Encoding> Handle<E> {
                 let Some(Ok(token)) = connection.append_alike(&submission, &mut encode) else {
                     return joined;
                 };
-                sent(token);
+                sent(token, 1);
                 joined += 1;
             }
         };

@@ -360,7 +360,7 @@ impl Connection {
         payloads: &[P],
         layout: impl Fn(&P) -> (usize, usize),
         encode: impl FnMut(&P, &mut [u8]) -> Result<usize, Error>,
-        sent: impl FnMut(u64),
+        sent: impl FnOnce(u64, usize),
     ) -> usize {
         if !self.signals.is_timed && self.batch.due.is_some() || self.signals.is_crowded {
             return 0;
