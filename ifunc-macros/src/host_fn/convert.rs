@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::{Kind, Param, Slice, c_len, c_name};
 use crate::errors::span_of;
+use crate::types;
 
 /// The Rust value of parameter `i`, of its C form. Borrows from the local variable `scope`; not for callbacks.
 pub(super) fn from_c(i: usize, param: &Param, scope: &Ident) -> TokenStream {
@@ -60,6 +61,11 @@ pub(super) fn to_c(i: usize, kind: &Kind, value: &Ident) -> (TokenStream, Vec<To
     let len = c_len(i);
     let none = TokenStream::new();
     match kind {
+        // A host that gives an object to a callback hands it over on its own side of the call gate.
+        Kind::Value(ty) if types::is_named(ty, "Owned") => (
+            quote_spanned!(span_of(ty)=> let #pointer = <#ty as ::ifunc::ffi::Value>::into_c(#value);),
+            vec![quote!(#pointer)],
+        ),
         Kind::Value(ty) => (
             none,
             vec![quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Value>::into_c(#value))],
