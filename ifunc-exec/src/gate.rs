@@ -168,6 +168,8 @@ pub(crate) struct Gate {
     pub(crate) allocations: RefCell<Allocations>,
     /// What the target arguments of the next invocation are to a runner process.
     pub(crate) lent: Cell<Lent>,
+    /// The last invocation runs in a runner process.
+    pub(crate) is_for_runner: Cell<bool>,
 }
 
 thread_local! {
@@ -196,6 +198,7 @@ impl Gate {
             held: RefCell::default(),
             allocations: RefCell::default(),
             lent: Cell::default(),
+            is_for_runner: Cell::new(false),
         }
     }
 
@@ -362,6 +365,14 @@ pub(crate) fn gate_in_host<'a>() -> Option<&'a Gate> {
     // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
     let gate = unsafe { CURRENT.get().as_ref()? };
     gate.is_in_host().then_some(gate)
+}
+
+/// The same, of an invocation that may be in a runner process, and the count of passages that stands for the invocation. In a runner
+/// process it has passed this gate in both directions, so the count is even, and no other invocation's.
+pub(crate) fn gate_that_holds<'a>() -> Option<(&'a Gate, u64)> {
+    let for_runner = Gate::current().filter(|gate| gate.is_for_runner.get());
+    let gate = for_runner.or_else(gate_in_host)?;
+    Some((gate, gate.passages.count()))
 }
 
 /// The services for the invocation that called the current import.

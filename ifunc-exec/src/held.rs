@@ -1,4 +1,5 @@
-//! Objects of the host that invocations hold (`ifunc::Owned`): dropped when the invocation gives them up, or ends early.
+//! Objects of the host that invocations hold (`ifunc::Owned`): dropped when the invocation gives them up, or ends early; of an invocation in
+//! a runner process, whenever it ends.
 
 use std::ffi::c_void;
 use std::mem;
@@ -7,7 +8,7 @@ use std::ptr::NonNull;
 
 use ifunc::host::HeldObject;
 
-use crate::gate::{Gate, gate_in_host, gate_of_invocation};
+use crate::gate::{Gate, gate_of_invocation, gate_that_holds};
 
 /// The objects that the invocation of a gate holds.
 #[derive(Debug, Default)]
@@ -29,9 +30,9 @@ impl HeldObjects {
         &mut self.objects
     }
 
-    /// Those of the invocation that ended last; `passage` counts its end.
-    pub(crate) fn of_last(&mut self, passage: u64) -> Vec<HeldObject> {
-        mem::take(self.current(passage.wrapping_sub(1)))
+    /// Those of the invocation of this passage, which has ended.
+    pub(crate) fn take(&mut self, passage: u64) -> Vec<HeldObject> {
+        mem::take(self.current(passage))
     }
 }
 
@@ -53,8 +54,7 @@ pub(crate) fn drop_all(objects: Vec<HeldObject>) {
     }
 }
 
-fn take_from(gate: &Gate, pointer: NonNull<c_void>) -> Option<HeldObject> {
-    let passage = gate.passages.within()?;
+fn take_from((gate, passage): (&Gate, u64), pointer: NonNull<c_void>) -> Option<HeldObject> {
     let mut held = gate.held.borrow_mut();
     let objects = held.current(passage);
     let index = objects.iter().rposition(|object| object.is(pointer))?;
@@ -63,7 +63,7 @@ fn take_from(gate: &Gate, pointer: NonNull<c_void>) -> Option<HeldObject> {
 
 /// `CallGate::hold`.
 pub(crate) fn hold(object: HeldObject) -> Result<(), HeldObject> {
-    let Some((gate, passage)) = gate_in_host().and_then(|gate| Some((gate, gate.passages.within()?))) else {
+    let Some((gate, passage)) = gate_that_holds() else {
         return Err(object);
     };
     gate.held.borrow_mut().current(passage).push(object);
@@ -72,14 +72,15 @@ pub(crate) fn hold(object: HeldObject) -> Result<(), HeldObject> {
 
 /// `CallGate::take_held`.
 pub(crate) fn take_held(pointer: NonNull<c_void>) -> Option<HeldObject> {
-    take_from(gate_in_host()?, pointer)
+    take_from(gate_that_holds()?, pointer)
 }
 
 /// `__ifunc_release`.
 pub(crate) extern "C" fn release(pointer: *mut c_void) {
-    let Some(gate) = gate_of_invocation() else { return };
+    let invocation = gate_of_invocation().and_then(|gate| Some((gate, gate.passages.within()?)));
+    let Some(invocation) = invocation else { return };
     ifunc::host::through_gate(|| {
-        let object = NonNull::new(pointer).and_then(|pointer| take_from(gate, pointer));
+        let object = NonNull::new(pointer).and_then(|pointer| take_from(invocation, pointer));
         assert!(
             object.is_some(),
             "the ifunc released an object that it does not hold"

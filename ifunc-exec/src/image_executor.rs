@@ -516,8 +516,13 @@ fn without_success(
         };
         // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
         let answer = room.map(|room| unsafe { std::slice::from_raw_parts_mut(ctx.answer, room) });
+        session.gate.is_for_runner.set(true);
         // SAFETY: as the caller of `Invocation::new` promised.
-        return unsafe { remote.image().run(invocation, answer) };
+        let outcome = unsafe { remote.image().run(invocation, answer) };
+        session.gate.is_for_runner.set(false);
+        // However it ended: a runner that forgets what it holds takes no memory of the target.
+        session.drop_held_of(session.gate.passages.count());
+        return outcome;
     }
     image.door.wait()?;
     // SAFETY: as the caller of `Invocation::new` promised.
@@ -673,7 +678,13 @@ impl Session<'_> {
 
     /// Drops the objects of the host that the last invocation held.
     pub(crate) fn drop_held(&mut self) {
-        let objects = self.gate.held.borrow_mut().of_last(self.gate.passages.count());
+        // The count includes its end.
+        self.drop_held_of(self.gate.passages.count().wrapping_sub(1));
+    }
+
+    /// Drops the objects of the host that the invocation of this passage held.
+    fn drop_held_of(&mut self, passage: u64) {
+        let objects = self.gate.held.borrow_mut().take(passage);
         crate::held::drop_all(objects);
     }
 

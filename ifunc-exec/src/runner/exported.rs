@@ -1,12 +1,15 @@
 //! The target's side of a call of an exported function by an ifunc in a runner process.
 //!
-//! The buffer is the runner's, so that nothing in it is trusted: it is copied out first, and each length, text and boolean is checked.
+//! The buffer is the runner's, so that nothing in it is trusted: it was copied out first, and each length, text, boolean and object is
+//! checked.
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::signature::{MAX_FLOATS, MAX_WORDS, Output, Param, Scalar, Signature, UNIT};
+use super::buffer::{Arguments, Buffer, CallError};
+use super::callback::{Ifunc, NotReturned, RunningCall};
+use super::objects::{Borrowed, Objects, TOO_MANY};
+use super::signature::{Output, Param, Signature, UNIT};
 use crate::gate::panic_message;
 
 /// An exported function that images of a tenant import.
@@ -18,102 +21,16 @@ pub(crate) struct Import {
     pub(super) signature: Signature,
 }
 
-/// Why a function was not called, or did not return.
-#[derive(Debug)]
-pub(super) enum CallError {
-    /// It panicked, or is not there any more.
-    Panicked(String),
-    /// The runner sent what it may not send.
-    Breach(&'static str),
-}
-
-const SHORT: CallError = CallError::Breach("a call that is too short");
-
-/// The target arguments of an invocation, for functions that take them.
+/// A function that is called.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TargetPointer<'a> {
-    pub(super) pointer: *mut c_void,
-    /// The opaque type that they are.
-    pub(super) text: &'a str,
-    /// Several threads share them.
-    pub(super) is_shared: bool,
+pub(super) struct Function<'a> {
+    pub(super) import: &'a Import,
+    /// By which the runner knows it.
+    pub(super) number: u64,
+    pub(super) address: usize,
 }
 
-/// Memory for a buffer, aligned for every type.
-#[derive(Debug, Default)]
-pub(super) struct Buffer(Vec<u128>);
-
-impl Buffer {
-    /// Of so many bytes, all zero; `None`: there is no memory.
-    pub(super) fn new(len: usize) -> Option<Self> {
-        let count = len.div_ceil(UNIT);
-        let mut units = Vec::new();
-        units.try_reserve_exact(count).ok()?;
-        units.resize(count, 0);
-        Some(Self(units))
-    }
-
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: each unit has so many initialised bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * UNIT) }
-    }
-
-    fn word(&mut self, at: usize) -> Option<u64> {
-        let word = self.bytes().get(at..)?.first_chunk()?;
-        Some(u64::from_le_bytes(*word))
-    }
-
-    fn set_word(&mut self, at: usize, word: u64) {
-        self.bytes()[at..][..8].copy_from_slice(&word.to_le_bytes());
-    }
-
-    /// The address of so many bytes from an offset on.
-    fn pointer(&mut self, at: usize, len: usize) -> Option<*mut u8> {
-        self.bytes().get_mut(at..)?.get_mut(..len).map(<[u8]>::as_mut_ptr)
-    }
-
-    /// The address of what an argument refers to, which are so many bytes from an offset on; null, if it refers to nothing and may do so.
-    fn referred(
-        &mut self,
-        at: usize,
-        len: usize,
-        is_there: bool,
-        is_optional: bool,
-    ) -> Result<*mut u8, CallError> {
-        match (is_there, is_optional) {
-            (true, _) => self.pointer(at, len).ok_or(SHORT),
-            (false, true) => Ok(std::ptr::null_mut()),
-            (false, false) => Err(CallError::Breach("a call without an argument that it needs")),
-        }
-    }
-}
-
-/// Arguments as C passes them.
-struct Arguments {
-    words: [u64; MAX_WORDS],
-    word_count: usize,
-    floats: [f64; MAX_FLOATS],
-    float_count: usize,
-}
-
-impl Arguments {
-    /// The signature says that there are not more.
-    fn word(&mut self, word: u64) {
-        self.words[self.word_count] = word;
-        self.word_count += 1;
-    }
-
-    fn pointer(&mut self, pointer: *mut u8) {
-        self.word(pointer.expose_provenance() as u64);
-    }
-
-    fn float(&mut self, bits: u64) {
-        self.floats[self.float_count] = f64::from_bits(bits);
-        self.float_count += 1;
-    }
-}
-
-/// Calls the function at `address` with the arguments in a buffer, and leaves there what it returns and changes.
+/// Calls a function with the arguments in a buffer, and leaves there what it returns and changes.
 ///
 /// # Safety
 /// The function is what `#[ifunc::export]` makes of this signature. The target arguments are of the opaque type that their text names,
@@ -122,84 +39,66 @@ impl Arguments {
 /// # Errors
 /// It panicked, or the buffer is not one of such a call.
 pub(super) unsafe fn call(
-    import: &Import,
-    address: usize,
+    function: Function<'_>,
     buffer: &mut Buffer,
-    target: Option<TargetPointer<'_>>,
+    objects: &Objects<'_>,
+    ifunc: &dyn Ifunc,
 ) -> Result<(), CallError> {
-    let breach = CallError::Breach;
-    let signature = &import.signature;
-    let mut arguments = Arguments {
-        words: [0; MAX_WORDS],
-        word_count: 0,
-        floats: [0.0; MAX_FLOATS],
-        float_count: 0,
-    };
-    let mut place = signature.first();
-    for param in &signature.params {
-        let first = buffer.word(place.head).ok_or(SHORT)?;
-        let second = buffer.word(place.head + 8).ok_or(SHORT)?;
-        let mut len = 0;
+    let signature = &function.import.signature;
+    let output = &signature.output;
+    if output.is_object() && !objects.has_room() {
+        return Err(CallError::Panicked(TOO_MANY.into()));
+    }
+    let mut borrowed = Borrowed::of(objects);
+    let mut running = RunningCall::new(function.number, ifunc, objects);
+    let mut arguments = Arguments::default();
+    arguments.add(signature, buffer, |arguments, number, param, words| {
         match param {
-            Param::Value(Scalar::Float) => arguments.float(first),
-            Param::Value(scalar) => arguments.word(scalar.extended(first)),
-            Param::Pointer {
-                size, is_optional, ..
-            } => {
-                let is_there = first != 0;
-                len = if is_there { *size } else { 0 };
-                arguments.pointer(buffer.referred(place.bytes, len, is_there, *is_optional)?);
-            }
-            Param::Slice {
-                size,
-                is_str,
-                is_optional,
-                ..
-            } => {
-                // The address of a slice without elements may be any.
-                let is_there = first != 0 || !is_optional && second == 0;
-                let count = if is_there { second } else { 0 };
-                let bytes = usize::try_from(count)
-                    .ok()
-                    .and_then(|count| count.checked_mul(*size));
-                len = bytes.ok_or(SHORT)?;
-                let pointer = buffer.referred(place.bytes, len, is_there, *is_optional)?;
-                if *is_str && str::from_utf8(&buffer.bytes()[place.bytes..][..len]).is_err() {
-                    return Err(breach("a text that is not UTF-8"));
-                }
-                arguments.pointer(pointer);
-                arguments.word(count);
-            }
             Param::Target { text, is_mutable } => {
-                let is_of_type =
-                    |target: &TargetPointer<'_>| text.as_ref().is_none_or(|text| text == target.text);
-                let Some(target) = target.filter(is_of_type) else {
-                    let name = &import.name;
-                    return Err(CallError::Panicked(format!(
-                        "`{name}` takes another type than this target serves, and from a runner process no other object crosses"
-                    )));
-                };
-                if *is_mutable && target.is_shared {
-                    return Err(breach(
-                        "a call that takes shared target arguments for itself alone",
-                    ));
-                }
-                arguments.word(target.pointer.expose_provenance() as u64);
+                let pointer = objects.borrow(words[0], text.as_deref(), *is_mutable, &mut borrowed);
+                let pointer = pointer.map_err(|error| match error {
+                    CallError::Panicked(why) => {
+                        CallError::Panicked(format!("`{}` {why}", function.import.name))
+                    }
+                    breach @ CallError::Breach(_) => breach,
+                })?;
+                arguments.word(pointer.expose_provenance() as u64);
             }
+            Param::Owned(text) => {
+                let pointer = objects.take(words[0], text.as_deref())?;
+                arguments.word(pointer.expose_provenance() as u64);
+            }
+            Param::Callback(callback) => {
+                for word in running.add(number, callback, words) {
+                    arguments.word(word);
+                }
+            }
+            Param::Value(_) | Param::Pointer { .. } | Param::Slice { .. } => {}
         }
-        place = Signature::after(place, len).ok_or(SHORT)?;
-    }
-    if let Output::Out(size @ 1..) = signature.output {
-        let pointer = buffer.pointer(UNIT, size);
-        arguments.pointer(pointer.ok_or(SHORT)?);
-    }
+        Ok(())
+    })?;
     let called = catch_unwind(AssertUnwindSafe(|| {
+        let returns_float = matches!(output, Output::Float(_));
         // SAFETY: the caller's promise; every argument was checked above, and pointers are into the buffer, which is aligned for every
         // type and not used otherwise during the call.
-        unsafe { invoke(address, &arguments, signature.output == Output::Float) }
+        running.run(|| unsafe { arguments.call(function.address, returns_float) })
     }));
+    // The first reason is the one that is reported.
+    if let Some(NotReturned::NotCalled(why)) = running.stopped() {
+        return Err(CallError::Panicked(why.into()));
+    }
     match called {
-        Ok(result) => {
+        Ok(register) => {
+            let mut result = output.result(register);
+            let object = |word: u64| std::ptr::with_exposed_provenance_mut(word as usize);
+            match output {
+                Output::Owned(text) => result = objects.give(object(result), text),
+                Output::OutOwned { text, .. } if output.has_written(result) => {
+                    let pointer = buffer.word(UNIT).unwrap_or_default();
+                    buffer.set_word(UNIT, objects.give(object(pointer), text));
+                }
+                _ => {}
+            }
             buffer.set_word(0, result);
             Ok(())
         }
@@ -216,60 +115,48 @@ fn forget(payload: Box<dyn Any + Send>) {
     std::mem::forget(payload);
 }
 
-/// Passes the same arguments to every function: the psABI of x86-64 passes the first six words and eight floats in registers and the
-/// other words on the stack, which the caller frees, so a function finds those that it has, and ignores the others.
-///
-/// # Safety
-/// The address is that of a function that takes these arguments, and returns a float or at most a word.
-unsafe fn invoke(address: usize, arguments: &Arguments, returns_float: bool) -> u64 {
-    type Function<R> = unsafe extern "C-unwind" fn(
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        f64,
-        f64,
-        f64,
-        f64,
-        f64,
-        f64,
-        f64,
-        f64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-    ) -> R;
-    let pointer = std::ptr::with_exposed_provenance::<()>(address);
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = arguments.words;
-    let [s, t, u, v, w, x, y, z] = arguments.floats;
-    // SAFETY: the caller's promise, and the psABI.
-    unsafe {
-        if returns_float {
-            let function = std::mem::transmute::<*const (), Function<f64>>(pointer);
-            return function(a, b, c, d, e, f, s, t, u, v, w, x, y, z, g, h, i, j, k, l, m, n).to_bits();
-        }
-        let function = std::mem::transmute::<*const (), Function<u64>>(pointer);
-        function(a, b, c, d, e, f, s, t, u, v, w, x, y, z, g, h, i, j, k, l, m, n)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use ifunc::Opaque;
     use ifunc::host::EXPORTS;
 
+    use super::super::callback::Callback;
+    use super::super::objects::TargetPointer;
+    use super::super::registers::Passed;
     use super::*;
 
     #[derive(Opaque)]
     #[opaque("runner-store/1")]
     struct Store(u64);
+
+    /// No function is called with a callback.
+    struct NoCallbacks;
+
+    impl Ifunc for NoCallbacks {
+        unsafe fn call_back(&self, callback: &Callback<'_>, _: &Passed<'_>) -> Result<u64, NotReturned> {
+            panic!("{callback:?}")
+        }
+    }
+
+    /// # Safety
+    /// As for [`call`](super::call).
+    unsafe fn call_with(
+        (import, address): (&Import, usize),
+        buffer: &mut Buffer,
+        target: Option<TargetPointer<'_>>,
+    ) -> Result<(), CallError> {
+        let function = Function {
+            import,
+            number: 0,
+            address,
+        };
+        let last = AtomicU64::new(0);
+        let objects = Objects::new(target, &last);
+        // SAFETY: the caller's promise.
+        unsafe { call(function, buffer, &objects, &NoCallbacks) }
+    }
 
     #[expect(clippy::too_many_arguments, reason = "one of each kind")]
     #[ifunc::export]
@@ -346,7 +233,7 @@ mod tests {
         let call = |units: &[[u64; 2]], target| {
             let mut buffer = buffer(units);
             // SAFETY: the export has this signature, and the pointer is to the store.
-            let called = unsafe { call(&import, address, &mut buffer, Some(target)) };
+            let called = unsafe { call_with((&import, address), &mut buffer, Some(target)) };
             called.map(|()| buffer)
         };
         let mut done = call(&units(), target).unwrap();
@@ -398,7 +285,7 @@ mod tests {
         let (import, address) = import("halved");
         let mut buffer = buffer(&[[0, 0], [u64::from(9.0_f32.to_bits()), 0]]);
         // SAFETY: the export has this signature, and takes no target arguments.
-        unsafe { call(&import, address, &mut buffer, None) }.unwrap();
-        assert_eq!(f32::from_bits(buffer.word(0).unwrap() as u32), 4.5);
+        unsafe { call_with((&import, address), &mut buffer, None) }.unwrap();
+        assert_eq!(buffer.word(0), Some(4.5_f32.to_bits().into()));
     }
 }

@@ -13,20 +13,29 @@
 //! | which target arguments are copied | `plain` |
 //! | which functions of the host cross, and how | `signature` |
 //! | a call of one, in the runner and in the target | `proxy`, `exported` |
+//! | what a call is made of, on the side that calls and on the other | `registers`, `buffer` |
+//! | what the host's functions call of the ifunc | `callback` |
+//! | what they take of the host's: its target arguments, and objects that the ifunc holds | `objects` |
 //! | the shared memory | `segment` |
 //! | how both sides wait | `port` |
 //! | how a runner starts | `program` |
 //! | a process, from the target's side | `process` |
+//! | a request to it, while it asks for the host's functions | `conversation` |
 //! | a tenant, and its process | `tenant` |
 //! | what the process gives up | `sandbox` |
 //! | what it does for the target | `serve` |
 
+mod buffer;
+mod callback;
+mod conversation;
 mod exported;
+mod objects;
 mod plain;
 mod port;
 mod process;
 mod program;
 mod proxy;
+mod registers;
 mod sandbox;
 mod segment;
 mod serve;
@@ -50,7 +59,7 @@ use self::exported::Import;
 pub use self::plain::plain_size;
 use self::segment::Lens;
 pub use self::serve::run_if_started_by_target;
-use self::signature::Signature;
+use self::signature::{ANY_OBJECT, Signature};
 use self::tenant::TenantProcess;
 pub(crate) use self::tenant::{RemoteImage, RemoteInvocation};
 use crate::arena::PAGE;
@@ -398,6 +407,13 @@ pub(crate) fn functions_of(
     let is_there =
         |name: &str| COMPILER_IMPORTS.contains(&name) || RUNTIME_IMPORTS.contains(&name) && name != RELEASE;
     let mut functions = Vec::new();
+    let mut add = |name: &str, text: &str, signature| {
+        functions.push(Import {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            signature,
+        });
+    };
     let mut refused: Vec<String> = imports
         .needed
         .iter()
@@ -406,6 +422,12 @@ pub(crate) fn functions_of(
     for import in &imports.symbols {
         let name = &*import.name;
         if is_there(name) {
+            continue;
+        }
+        if name == RELEASE {
+            // The object is the host's.
+            let text = format!("fn {RELEASE}({ANY_OBJECT})");
+            add(name, &text, Signature::of(&text).expect("its signature is known"));
             continue;
         }
         let symbol = match symbols.get(name) {
@@ -427,19 +449,16 @@ pub(crate) fn functions_of(
         };
         let signature = text.map_or_else(|| Err(untyped().to_owned()), Signature::of);
         match signature {
-            Ok(signature) => functions.push(Import {
-                name: name.to_owned(),
-                text: text.unwrap_or_default().to_owned(),
-                signature,
-            }),
+            Ok(signature) => add(name, text.unwrap_or_default(), signature),
             Err(why) => refused.push(format!("`{name}`: {why}")),
         }
     }
     if !refused.is_empty() {
         refused.insert(
             0,
-            "ifuncs of the level `process` run in a process of their own. Functions of the host cross with numbers, `&str`, and references and \
-             slices of plain types; help: export such functions, or serve the image on a target of another level; it imports"
+            "ifuncs of the level `process` run in a process of their own. Functions of the host cross with numbers, `&str`, references and \
+             slices of plain types, callbacks that take those, and `Owned` objects; help: export such functions, or serve the image on a target of \
+             another level; it imports"
                 .to_owned(),
         );
         return Err(Refusal::listing(Rejection::Import, refused));

@@ -156,6 +156,22 @@ impl<F: AsFd, S: AsRef<Segment>> Port<F, S> {
 }
 
 #[cfg(test)]
+impl<F: AsFd, S: AsRef<Segment>> Port<F, S> {
+    /// How many messages this side has sent.
+    pub(super) fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// Sends a message that no version defines.
+    pub(super) fn send_malformed(&mut self) {
+        self.sent = self.sent.wrapping_add(1);
+        let segment = self.segment.as_ref();
+        segment.send_malformed(self.side, self.sent);
+        let _ = rustix::io::write(&self.peer, &1_u64.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
@@ -260,8 +276,7 @@ mod tests {
     #[test]
     fn what_is_no_message_is_malformed() {
         let [mut target, mut runner] = ports();
-        runner.send(&message(1));
-        runner.segment.corrupt_kind(Side::Runner);
+        runner.send_malformed();
         assert!(matches!(target.wait(None, after(30_000)), Waited::Malformed));
         assert_eq!(target.segment.get(Setting::Payload), 0);
     }

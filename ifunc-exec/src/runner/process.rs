@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 use ifunc_abi::status::{Failure, Status};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::exported::{Buffer, CallError};
+use super::conversation::{Conversation, Host};
 use super::port::{Port, Waited, event};
 use super::program::{self, Start};
-use super::segment::{Area, Kind, Message, Segment, Setting, Side};
+use super::segment::{Kind, Message, Segment, Setting, Side};
 use super::{Runners, Settings};
-use crate::ended::LogMessage;
 
 /// How long a runner may take to start, and to install an image.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time that an invocation may go on after its deadline before its process is ended.
+pub(super) const GRACE: Duration = Duration::from_millis(100);
 
 /// A runner process. Dropped, it is ended.
 #[derive(Debug)]
@@ -142,86 +143,49 @@ impl Process {
         Arc::clone(&self.port.segment)
     }
 
-    /// Sends a request and waits until it is done: returns a status, and the length of what it left. An ifunc that runs may log.
+    /// Sends a request and waits until it is done: returns a status, and the length of what it left. An ifunc that runs may log, and call
+    /// functions of the host.
     pub(super) fn request(
         &mut self,
         request: &Message,
-        mut deadline: Option<Instant>,
-        host: &mut impl Host,
+        deadline: Option<Instant>,
+        host: &dyn Host,
     ) -> Result<(Status, usize), Lost> {
-        self.port.send(request);
-        loop {
-            let Message { kind, words } = match self.port.wait(Some(self.pid.as_fd()), deadline) {
-                Waited::Received(message) => message,
-                Waited::Malformed => return Err(self.end_for_breach("a message that no version defines")),
-                Waited::Ended => {
-                    let (why, text) = self.explain_end();
-                    return Err(Lost(why, text));
-                }
-                Waited::TimedOut => {
-                    self.end();
-                    let limit = self.limit.unwrap_or(PATIENCE);
-                    let text = format!("it ran for longer than {limit:?}; its runner process was ended");
-                    return Err(Lost(Failure::Deadline, text));
-                }
-            };
-            match kind {
-                Kind::Done => {
-                    let status = u32::try_from(words[0]).ok().and_then(Status::from_code);
-                    let len = usize::try_from(words[1]).unwrap_or(usize::MAX);
-                    return match status {
-                        Some(status) => Ok((status, len)),
-                        None => Err(self.end_for_breach("a status that no version defines")),
-                    };
-                }
-                Kind::Log => {
-                    let text = self.port.segment.note_text(words[1]);
-                    host.log(&LogMessage {
-                        level: words[0] as u32,
-                        text: &text,
-                    });
-                    self.port.send(&Message::new(Kind::Continue, []));
-                }
-                Kind::Call => {
-                    let begin = Instant::now();
-                    self.call(words[0], words[1], host)?;
-                    // A function of the host is not interrupted.
-                    deadline = deadline.and_then(|deadline| deadline.checked_add(begin.elapsed()));
-                }
-                _ => return Err(self.end_for_breach("a message out of turn")),
-            }
+        let done = Conversation::new(self, deadline, host).request(request);
+        let [status, len, ..] = done?;
+        let status = u32::try_from(status).ok().and_then(Status::from_code);
+        match status {
+            Some(status) => Ok((status, usize::try_from(len).unwrap_or(usize::MAX))),
+            None => Err(self.end_for_breach("a status that no version defines")),
         }
     }
 
-    /// Calls a function of the host with the buffer in the call area, of so many bytes.
-    fn call(&mut self, number: u64, len: u64, host: &mut impl Host) -> Result<(), Lost> {
-        let segment = self.segment();
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len > segment.len_of(Area::Call) {
-            return Err(self.end_for_breach("a call that is too long"));
+    pub(super) fn send(&mut self, message: &Message) {
+        self.port.send(message);
+    }
+
+    /// Waits for a message of the runner.
+    ///
+    /// # Errors
+    /// The process has ended, or was ended.
+    pub(super) fn receive(&mut self, deadline: Option<Instant>) -> Result<Message, Lost> {
+        match self.port.wait(Some(self.pid.as_fd()), deadline) {
+            Waited::Received(message) => Ok(message),
+            Waited::Malformed => Err(self.end_for_breach("a message that no version defines")),
+            Waited::Ended => {
+                let (why, text) = self.explain_end();
+                Err(Lost(why, text))
+            }
+            Waited::TimedOut => Err(self.end_overdue()),
         }
-        let called = match Buffer::new(len) {
-            None => Err(CallError::Panicked(
-                "the target has no memory for the arguments".into(),
-            )),
-            Some(mut buffer) => {
-                segment.read(Area::Call, &mut buffer.bytes()[..len]);
-                host.call(number, &mut buffer).map(|()| buffer)
-            }
-        };
-        let returned = match called {
-            Ok(mut buffer) => {
-                segment.write(Area::Call, 0, &buffer.bytes()[..len]);
-                [0, 0]
-            }
-            Err(CallError::Panicked(message)) => {
-                let len = segment.write_note(message.as_bytes());
-                [1, len as u64]
-            }
-            Err(CallError::Breach(what)) => return Err(self.end_for_breach(what)),
-        };
-        self.port.send(&Message::new(Kind::Returned, returned));
-        Ok(())
+    }
+
+    /// Ends the process because it should have done what it was asked for.
+    pub(super) fn end_overdue(&mut self) -> Lost {
+        self.end();
+        let limit = self.limit.unwrap_or(PATIENCE);
+        let text = format!("it ran for longer than {limit:?}; its runner process was ended");
+        Lost(Failure::Deadline, text)
     }
 
     /// Ends the process, and waits until it has ended.
@@ -243,29 +207,6 @@ impl Process {
             Ok(status) => explain(status, self.port.segment.denied(), self.cpu_time),
             Err(error) => (Failure::Fault, format!("its runner process ended: {error}")),
         }
-    }
-}
-
-/// What a runner may ask while it does what the target asked for.
-pub(super) trait Host {
-    /// A message of an ifunc.
-    fn log(&self, message: &LogMessage<'_>);
-
-    /// Calls a function of the host with the arguments in a buffer.
-    ///
-    /// # Errors
-    /// It panicked, or the runner may not call it so.
-    fn call(&mut self, number: u64, buffer: &mut Buffer) -> Result<(), CallError>;
-}
-
-/// Outside of invocations.
-pub(super) struct Nothing;
-
-impl Host for Nothing {
-    fn log(&self, _: &LogMessage<'_>) {}
-
-    fn call(&mut self, _: u64, _: &mut Buffer) -> Result<(), CallError> {
-        Err(CallError::Breach("a call outside of an invocation"))
     }
 }
 
@@ -376,6 +317,40 @@ fn call_name(call: u64) -> String {
     match known {
         Some((_, name)) => format!("`{name}`"),
         None => format!("number {call}"),
+    }
+}
+
+#[cfg(test)]
+impl Process {
+    /// A process that does nothing, whose side of the segment is the test's.
+    pub(super) fn of_test(limit: Option<Duration>) -> (Self, Port<OwnedFd, Arc<Segment>>) {
+        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let lens = super::segment::Lens {
+            payload: 0,
+            target: 0,
+            answer: 0,
+        };
+        let (segment, file) = Segment::create(lens).unwrap();
+        let segment = Arc::new(segment);
+        let [target, runner] = [(); 2].map(|()| event().unwrap());
+        let peer = Port::new(
+            Arc::clone(&segment),
+            Side::Runner,
+            runner.try_clone().unwrap(),
+            target.try_clone().unwrap(),
+        );
+        let process = Self {
+            child,
+            pid: pidfd_open(pid, PidfdFlags::empty()).unwrap(),
+            port: Port::new(segment, Side::Target, target, runner),
+            file,
+            images: HashSet::new(),
+            limit,
+            cpu_time: None,
+            counted_by: None,
+        };
+        (process, peer)
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::arena::PAGE;
 
 /// The first word of a segment: it names this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"ifrunr01");
+const MAGIC: u64 = u64::from_le_bytes(*b"ifrunr02");
 /// Bytes of a body after which the memory that it took is given back.
 const KEPT: usize = 1 << 20;
 
@@ -80,14 +80,20 @@ pub(super) enum Kind {
     Log,
     /// The answer to `Log`.
     Continue,
-    /// An ifunc calls a function of the host. Words: its number, the length of its buffer in the call area.
+    /// An ifunc calls a function of the host. Words: its number, the length of its buffer in the call area. A callback may, too, so calls
+    /// and callbacks nest.
     Call,
     /// The answer to `Call`. Word 0: 0, or 1: it panicked, and the note area has the message; word 1: its length.
     Returned,
+    /// A function of the host calls a callback that the ifunc passed to it. Words: the function's number, the parameter's number, the
+    /// callback's two words in the buffer of the call, and the length of its own buffer in the call area.
+    CallBack,
+    /// The answer to `CallBack`. Word 0: 0, or 1: the callback ended early.
+    CalledBack,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Ready,
         Self::Broken,
         Self::Install,
@@ -98,6 +104,8 @@ impl Kind {
         Self::Continue,
         Self::Call,
         Self::Returned,
+        Self::CallBack,
+        Self::CalledBack,
     ];
 }
 
@@ -157,7 +165,7 @@ pub(super) enum Area {
     Answer,
     /// Details of failures and messages for the log: [`NOTE`] bytes.
     Note,
-    /// Arguments of functions of the host: [`CALL`] bytes.
+    /// Arguments of functions of the host, and of callbacks: [`CALL`] bytes.
     Call,
 }
 
@@ -367,8 +375,17 @@ impl Segment {
     /// It is shorter.
     pub(super) fn read(&self, area: Area, bytes: &mut [u8]) {
         assert!(bytes.len() <= self.len_of(area), "an area that has so many bytes");
-        // SAFETY: as in `write`.
-        unsafe { std::ptr::copy_nonoverlapping(self.area(area), bytes.as_mut_ptr(), bytes.len()) };
+        // SAFETY: they are borrowed, and fit.
+        unsafe { self.read_to(area, 0, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Copies `len` bytes out of an area, from `at` on. A peer may change them meanwhile.
+    ///
+    /// # Safety
+    /// They are in the area, and `to` may be written.
+    pub(super) unsafe fn read_to(&self, area: Area, at: usize, to: *mut u8, len: usize) {
+        // SAFETY: as in `write_from`.
+        unsafe { std::ptr::copy_nonoverlapping(self.area(area).wrapping_add(at), to, len) };
     }
 
     /// The first `len` bytes of an area; `None`: there is no memory for them, or it is shorter.
@@ -459,9 +476,10 @@ impl Segment {
 
 #[cfg(test)]
 impl Segment {
-    /// Makes the last message of a side one that no version defines.
-    pub(super) fn corrupt_kind(&self, of: Side) {
-        self.mailbox(of).kind.store(99, Ordering::Relaxed);
+    /// Sends message number `turn`, of a kind that no version defines.
+    pub(super) fn send_malformed(&self, from: Side, turn: u32) {
+        self.mailbox(from).kind.store(99, Ordering::Relaxed);
+        self.mailbox(from).turn.store(turn, Ordering::SeqCst);
     }
 }
 
@@ -523,8 +541,8 @@ mod tests {
         target.set_sleeps(Side::Target, true);
         assert!(runner.send(Side::Runner, 1, &message));
         // What no version defines.
-        runner.corrupt_kind(Side::Runner);
-        assert_eq!(target.poll(Side::Runner, 1), Some(Err(Malformed)));
+        runner.send_malformed(Side::Runner, 2);
+        assert_eq!(target.poll(Side::Runner, 2), Some(Err(Malformed)));
         assert_eq!(target.denied(), None);
         runner.note_denied(0);
         assert_eq!(target.denied(), Some(0));

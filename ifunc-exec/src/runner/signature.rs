@@ -3,6 +3,8 @@
 //! A call crosses as a *buffer*, whose layout both sides compute from the text: the result, the memory behind an out pointer, and then
 //! each parameter, at multiples of 16 bytes. A parameter has two words (its value, or whether there is one and how long it is) and
 //! the bytes that it refers to. What the function changes comes back in the same places.
+//!
+//! A call of a callback crosses the other way, as a buffer of the callback's own signature.
 
 use super::plain::plain_size;
 
@@ -11,6 +13,8 @@ pub(super) const UNIT: usize = 16;
 /// Most arguments in C that are no floats, and most that are: the latter are passed in registers.
 pub(super) const MAX_WORDS: usize = 14;
 pub(super) const MAX_FLOATS: usize = 8;
+/// Most parameters: each takes a register or a word at least.
+pub(super) const MAX_PARAMS: usize = MAX_WORDS + MAX_FLOATS;
 
 /// A value in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,21 +70,73 @@ pub(super) enum Param {
         is_mutable: bool,
         is_optional: bool,
     },
-    /// The target arguments: those of an interface's method, or of this opaque type.
+    /// The target arguments of an interface's method; or of this opaque type: the target arguments, or an object that the ifunc holds.
     Target {
         text: Option<String>,
         is_mutable: bool,
     },
+    /// An object that the ifunc gives up: of this opaque type, or of any.
+    Owned(Option<String>),
+    /// A function of the ifunc and its data.
+    Callback(Box<Signature>),
 }
 
 /// A result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Output {
-    /// Nothing, or a word.
-    Word,
-    Float,
-    /// A code, and a value of so many bytes behind an out pointer, which is the last argument.
-    Out(usize),
+    Nothing,
+    Word(Scalar),
+    /// Of so many bits.
+    Float(u32),
+    /// The code of an `Option` or a `Result`, and a value of so many bytes behind an out pointer, which is the last argument.
+    Out {
+        len: usize,
+        is_option: bool,
+    },
+    /// An object of this opaque type, which the ifunc holds from then on.
+    Owned(String),
+    /// Such a code, and such an object behind an out pointer.
+    OutOwned {
+        text: String,
+        is_option: bool,
+    },
+}
+
+impl Output {
+    /// Bytes behind the out pointer; 0: there is no such argument.
+    pub(super) fn out_len(&self) -> usize {
+        match self {
+            Self::Out { len, .. } => *len,
+            Self::OutOwned { .. } => size_of::<usize>(),
+            Self::Nothing | Self::Word(_) | Self::Float(_) | Self::Owned(_) => 0,
+        }
+    }
+
+    /// The result of a function that left this word in the register: without what the other bits of the register hold.
+    pub(super) fn result(&self, word: u64) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Word(scalar) => scalar.extended(word),
+            Self::Float(bits) => Scalar::Unsigned(*bits).extended(word),
+            Self::Out { is_option, .. } | Self::OutOwned { is_option, .. } => {
+                Scalar::Unsigned(if *is_option { 8 } else { 32 }).extended(word)
+            }
+            Self::Owned(_) => word,
+        }
+    }
+
+    /// Whether a function that returned this has written what is behind its out pointer.
+    pub(super) fn has_written(&self, result: u64) -> bool {
+        match self {
+            Self::Out { is_option, .. } | Self::OutOwned { is_option, .. } => (result != 0) == *is_option,
+            _ => false,
+        }
+    }
+
+    /// Whether the function returns an object.
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self, Self::Owned(_) | Self::OutOwned { .. })
+    }
 }
 
 /// How the arguments of a function cross.
@@ -129,37 +185,52 @@ impl Signature {
             params: params.collect::<Result<_, _>>()?,
             output: Output::of(output.strip_prefix("->"))?,
         };
-        let targets = signature.params.iter().filter_map(|param| match param {
-            Param::Target { is_mutable, .. } => Some(is_mutable),
-            _ => None,
-        });
-        if targets.clone().count() > 1 && targets.clone().any(|is_mutable| *is_mutable) {
-            return Err("it takes the target arguments twice".into());
-        }
-        let floats = signature
-            .params
-            .iter()
-            .filter(|param| **param == Param::Value(Scalar::Float))
-            .count();
-        let words = signature.params.iter().map(|param| match param {
+        signature.check(0)?;
+        Ok(signature)
+    }
+
+    /// Of a callback, from the text after its opening bracket.
+    ///
+    /// # Errors
+    /// Why it cannot cross.
+    fn of_callback(text: &str) -> Result<Self, String> {
+        let end = end_of(text, |c| c == ')').ok_or("its signature is not known")?;
+        let params = split(&text[..end]).into_iter().map(Param::of_callback);
+        let signature = Self {
+            params: params.collect::<Result<_, _>>()?,
+            output: match text[end + 1..].strip_prefix("->") {
+                None => Output::Nothing,
+                Some("ControlFlow<()>") => Output::Word(Scalar::Unsigned(8)),
+                Some(output) => argument(output, "Option")
+                    .ok_or_else(|| format!("a callback returns `{output}`"))
+                    .and_then(bytes_of)
+                    .map(|len| Output::Out { len, is_option: true })?,
+            },
+        };
+        // The first argument is its data.
+        signature.check(1)?;
+        Ok(signature)
+    }
+
+    /// Whether a function can be called with its arguments, and so many words before them.
+    fn check(&self, before: usize) -> Result<(), String> {
+        let is_float = |param: &&Param| **param == Param::Value(Scalar::Float);
+        let floats = self.params.iter().filter(is_float).count();
+        let words = self.params.iter().map(|param| match param {
             Param::Value(Scalar::Float) => 0,
-            Param::Slice { .. } => 2,
+            Param::Slice { .. } | Param::Callback(_) => 2,
             _ => 1,
         });
-        let out = usize::from(matches!(signature.output, Output::Out(1..)));
-        if floats > MAX_FLOATS || words.sum::<usize>() + out > MAX_WORDS {
+        let words = before + words.sum::<usize>() + usize::from(self.output.out_len() > 0);
+        if floats > MAX_FLOATS || words > MAX_WORDS {
             return Err("it has too many parameters".into());
         }
-        Ok(signature)
+        Ok(())
     }
 
     /// Where the first parameter lies.
     pub(super) fn first(&self) -> Place {
-        let out = match self.output {
-            Output::Out(size) => size.next_multiple_of(UNIT),
-            Output::Word | Output::Float => 0,
-        };
-        Place::at(UNIT + out)
+        Place::at(UNIT + self.output.out_len().next_multiple_of(UNIT))
     }
 
     /// Where the parameter lies after one with so many bytes.
@@ -217,6 +288,14 @@ fn bytes_of(text: &str) -> Result<usize, String> {
 }
 
 impl Param {
+    /// A parameter of a callback.
+    fn of_callback(text: &str) -> Result<Self, String> {
+        match Self::of(text)? {
+            Self::Callback(_) => Err("its callback is given a callback".into()),
+            param => Ok(param),
+        }
+    }
+
     fn of(text: &str) -> Result<Self, String> {
         match text {
             "&self" | "&mut self" => {
@@ -232,8 +311,11 @@ impl Param {
         if let Some(scalar) = Scalar::of(text) {
             return Ok(Self::Value(scalar));
         }
-        if holds_owned(text) {
-            return Err(OWNED.into());
+        if text == ANY_OBJECT {
+            return Ok(Self::Owned(None));
+        }
+        if let Some(object) = text.strip_prefix("owned ") {
+            return opaque(object).map(Some).map(Self::Owned);
         }
         let (inner, is_optional) = match argument(text, "Option") {
             Some(inner) if !inner.starts_with('&') => {
@@ -263,10 +345,11 @@ impl Param {
                 }),
             };
         }
-        if behind.starts_with("FnMut(") || behind.starts_with("Fn(") {
-            return Err(
-                "it calls back, and the ifunc is in another process; help: let it write what it finds to a `&mut` slice".into(),
-            );
+        if let Some(callback) = behind
+            .strip_prefix("FnMut(")
+            .or_else(|| behind.strip_prefix("Fn("))
+        {
+            return Signature::of_callback(callback).map(Box::new).map(Self::Callback);
         }
         if behind == "str" {
             return Ok(Self::Slice {
@@ -298,39 +381,45 @@ impl Param {
     }
 }
 
-/// Why an object of the host that an ifunc holds does not cross.
-const OWNED: &str = "an object of the host (`Owned`) does not leave the host; help: let the host keep it, and give the ifunc a number for it";
-
-/// Whether a value is such an object, or may be one.
-fn holds_owned(text: &str) -> bool {
-    argument(text, "Option").unwrap_or(text).starts_with("owned ")
+/// The type of an object that an ifunc may hold: it has no bytes there.
+fn opaque(text: &str) -> Result<String, String> {
+    match text.starts_with("opaque") {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "`owned {text}` does not cross: help: `#[derive(Opaque)]` on its type"
+        )),
+    }
 }
+
+/// The text of an object of any type, as a parameter.
+pub(super) const ANY_OBJECT: &str = "owned";
 
 impl Output {
     fn of(text: Option<&str>) -> Result<Self, String> {
         let Some(text) = text else {
-            return Ok(Self::Word);
+            return Ok(Self::Nothing);
         };
-        if holds_owned(text) {
-            return Err(OWNED.into());
+        if let Some(object) = text.strip_prefix("owned ") {
+            return opaque(object).map(Self::Owned);
         }
-        match Scalar::of(text) {
-            Some(Scalar::Float) => return Ok(Self::Float),
-            Some(_) => return Ok(Self::Word),
-            None => {}
+        match (text, Scalar::of(text)) {
+            ("f32", _) => return Ok(Self::Float(32)),
+            ("f64", _) => return Ok(Self::Float(64)),
+            (_, Some(scalar)) => return Ok(Self::Word(scalar)),
+            (_, None) => {}
         }
-        let ok = match (argument(text, "Option"), argument(text, "Result")) {
-            (Some(some), _) => some,
-            (None, Some(both)) => split(both).first().copied().unwrap_or_default(),
+        let (ok, is_option) = match (argument(text, "Option"), argument(text, "Result")) {
+            (Some(some), _) => (some, true),
+            (None, Some(both)) => (split(both).first().copied().unwrap_or_default(), false),
             (None, None) => return Err(format!("it returns `{text}`; write it to a `&mut` parameter")),
         };
-        match ok {
-            "()" => Ok(Self::Out(0)),
-            ok if holds_owned(ok) => Err(OWNED.into()),
-            ok if ok.starts_with('&') => Err(format!(
+        match (ok, ok.strip_prefix("owned ")) {
+            ("()", _) => Ok(Self::Out { len: 0, is_option }),
+            (_, Some(object)) => opaque(object).map(|text| Self::OutOwned { text, is_option }),
+            (ok, None) if ok.starts_with('&') => Err(format!(
                 "it returns `{text}`, which stays in the host; write it to a `&mut` parameter"
             )),
-            ok => bytes_of(ok).map(Self::Out),
+            (ok, None) => bytes_of(ok).map(|len| Self::Out { len, is_option }),
         }
     }
 }
@@ -381,12 +470,13 @@ mod tests {
             Param::Value(Scalar::Bool),
         ];
         assert_eq!(signature.params, expected);
-        assert_eq!(signature.output, Output::Out(8));
+        let out = |len, is_option| Output::Out { len, is_option };
+        assert_eq!(signature.output, out(8, false));
         assert_eq!(signature.first(), Place { head: 32, bytes: 48 });
         assert_eq!(Signature::after(Place::at(32), 17), Some(Place::at(80)));
         assert_eq!(Signature::after(Place::at(32), usize::MAX - 40), None);
         let nothing = Signature::of("fn f()").unwrap();
-        assert_eq!((nothing.params.len(), nothing.output), (0, Output::Word));
+        assert_eq!((nothing.params.len(), nothing.output), (0, Output::Nothing));
         let store = Signature::of("fn get(&opaque store/1,u8)->Option<f64>").unwrap();
         let text = Some("opaque store/1".to_owned());
         assert_eq!(
@@ -396,8 +486,69 @@ mod tests {
                 is_mutable: false
             }
         );
-        assert_eq!(store.output, Output::Out(8));
-        assert_eq!(Signature::of("fn f(i16)->f32").unwrap().output, Output::Float);
+        assert_eq!(store.output, out(8, true));
+    }
+
+    #[test]
+    fn of_a_result_no_bits_cross_but_its_own() {
+        let result = |text: &str| Signature::of(text).unwrap().output.result(u64::MAX - 1);
+        for (text, expected) in [
+            ("fn f()", 0),
+            ("fn f()->bool", 1),
+            ("fn f()->u8", 0xfe),
+            ("fn f()->i16", u64::MAX - 1),
+            ("fn f()->u64", u64::MAX - 1),
+            ("fn f()->f32", 0xffff_fffe),
+            ("fn f()->f64", u64::MAX - 1),
+            ("fn f()->Option<u64>", 0xfe),
+            ("fn f()->Result<(),i32>", 0xffff_fffe),
+        ] {
+            assert_eq!(result(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn callbacks_cross_by_signatures_of_their_own() {
+        let text = "fn Kv_scan(&self,&[u8],&mut FnMut(&[u8],&[u8])->ControlFlow<()>,&Fn(f64,&mut [u16;2])->Option<u32>)";
+        let signature = Signature::of(text).unwrap();
+        let [_, _, Param::Callback(each), Param::Callback(with)] = &signature.params[..] else {
+            panic!("{signature:?}");
+        };
+        let bytes = Param::Slice {
+            size: 1,
+            is_str: false,
+            is_mutable: false,
+            is_optional: false,
+        };
+        assert_eq!(each.params, [bytes.clone(), bytes]);
+        assert_eq!(each.output, Output::Word(Scalar::Unsigned(8)));
+        assert_eq!(with.params.len(), 2);
+        let (len, is_option) = (4, true);
+        assert_eq!(with.output, Output::Out { len, is_option });
+        // Two words each, and the data of the callback is a word of its own.
+        assert!(Signature::of("fn f(&Fn(),&Fn(),&Fn(),&Fn(),&Fn(),&Fn(),&Fn())").is_ok());
+        assert!(Signature::of("fn f(&Fn(),&Fn(),&Fn(),&Fn(),&Fn(),&Fn(),&Fn(),u8)").is_err());
+        assert!(Signature::of("fn f(&Fn(u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8))").is_ok());
+    }
+
+    #[test]
+    fn objects_cross_by_their_types() {
+        let text = "fn open(&opaque db,owned opaque a)->Result<owned opaque b,i32>";
+        let signature = Signature::of(text).unwrap();
+        assert_eq!(signature.params[1], Param::Owned(Some("opaque a".into())));
+        let output = |is_option| Output::OutOwned {
+            text: "opaque b".into(),
+            is_option,
+        };
+        assert_eq!(signature.output, output(false));
+        assert_eq!(signature.first(), Place { head: 32, bytes: 48 });
+        let optional = Signature::of("fn open()->Option<owned opaque b>").unwrap();
+        assert_eq!(optional.output, output(true));
+        let plain = Signature::of("fn open()->owned opaque b").unwrap();
+        assert_eq!(plain.output, Output::Owned("opaque b".into()));
+        assert!(plain.output.is_object() && !Output::Nothing.is_object());
+        let release = Signature::of("fn release(owned)").unwrap();
+        assert_eq!(release.params, [Param::Owned(None)]);
     }
 
     #[test]
@@ -406,26 +557,26 @@ mod tests {
             ("unsafe fn f()", "`unsafe`"),
             ("static F:u64", "a variable"),
             ("fn f(*const void)", "`*const void`"),
+            ("fn f(&Fn(&mut FnMut()))", "its callback is given a callback"),
+            ("fn f(&Fn(owned u64))", "`owned u64` does not cross"),
+            ("fn f(&Fn(struct P{0:x:u32}[4,4]))", "pass a reference"),
+            ("fn f(&Fn()->u64)", "a callback returns `u64`"),
+            ("fn f(&Fn()->Option<bool>)", "`bool` does not cross"),
+            ("fn f(&Fn(u8", "not known"),
+            ("fn f(&Fn(u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8))", "too many"),
             (
-                "fn f(&mut FnMut(&[u8],u8)->ControlFlow<()>)",
-                "it calls back, and the ifunc is in another process; help: ",
+                "fn f(Option<owned opaque db>)",
+                "`owned opaque db` does not cross",
             ),
-            (
-                "fn f(owned opaque db)",
-                "(`Owned`) does not leave the host; help: ",
-            ),
-            ("fn f()->owned opaque db", "(`Owned`) does not leave"),
-            ("fn f(Option<owned opaque db>)", "(`Owned`) does not leave"),
-            ("fn f()->Result<owned opaque db,i32>", "(`Owned`) does not leave"),
+            ("fn f(owned u64)", "`owned u64` does not cross"),
+            ("fn f()->Option<owned u64>", "`owned u64` does not cross"),
             ("fn f(&opaque a)->&[u8]", "`&[u8]`; write"),
             ("fn f()->Result<&str,i32>", "stays in the host"),
-            ("fn f()->Option<owned opaque db>", "(`Owned`) does not leave"),
             ("fn f(struct P{0:x:u32}[4,4])", "pass a reference"),
             ("fn f(&bool)", "`bool` does not cross"),
             ("fn f(&atomic u64)", "does not cross"),
             ("fn f(&[()])", "does not cross"),
             ("fn f(u8,...)", "any number"),
-            ("fn f(&opaque a,&mut opaque a)", "twice"),
             ("fn f(u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8,u8)", "too many"),
             ("f", "not known"),
             ("fn f(u8", "not known"),

@@ -4,6 +4,7 @@
 //! starts another process and installs what it needs.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,18 +12,21 @@ use std::time::{Duration, Instant};
 use ifunc_abi::ImageId;
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, FaultDetail, Rejection, Status};
+use ifunc_abi::symbols::RELEASE;
 
-use super::exported::{self, Buffer, CallError, Import, TargetPointer};
-use super::process::{Host, Lost, Nothing, PATIENCE, Process};
+use super::buffer::{Buffer, CallError};
+use super::callback::Ifunc;
+use super::conversation::{Host, Nothing};
+use super::exported::{self, Function, Import};
+use super::objects::{Objects, TargetPointer};
+use super::process::{GRACE, Lost, PATIENCE, Process};
 use super::segment::{Area, Kind, Message};
 use super::{Lent, NO_TARGET, Run, Runners, Tenant};
 use crate::answer::{AnswerMemory, long_answer};
 use crate::ended::{LogMessage, log_message};
+use crate::held::take_held;
 use crate::image_executor::Shared;
 use crate::{EntryProperties, ValidImage};
-
-/// Longest time that an invocation may go on after its deadline before its process is ended.
-const GRACE: Duration = Duration::from_millis(100);
 
 /// The process of a tenant.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub(super) struct TenantProcess {
     functions: Mutex<Vec<Arc<Import>>>,
     /// Memory of the images.
     installed: Mutex<(usize, usize)>,
+    /// Number of objects of the host that its invocations were given.
+    objects: AtomicU64,
     /// Held during an invocation. `None`: it was not started, or has ended.
     process: Mutex<Option<Process>>,
     /// There was one before.
@@ -80,7 +86,7 @@ struct OfInvocation<'a> {
     ifunc: &'a str,
     sender: u64,
     shared: Option<Arc<Shared>>,
-    target: Option<TargetPointer<'a>>,
+    objects: Objects<'a>,
 }
 
 impl Host for OfInvocation<'_> {
@@ -88,7 +94,7 @@ impl Host for OfInvocation<'_> {
         log_message(self.ifunc, self.sender, message);
     }
 
-    fn call(&mut self, number: u64, buffer: &mut Buffer) -> Result<(), CallError> {
+    fn call(&self, number: u64, buffer: &mut Buffer, ifunc: &dyn Ifunc) -> Result<(), CallError> {
         let mut functions = self.image.functions.iter();
         // The policy granted the image these, and no others.
         let Some((_, import)) = functions.find(|(known, _)| *known == number) else {
@@ -96,18 +102,31 @@ impl Host for OfInvocation<'_> {
                 "a call of a function that its image does not import",
             ));
         };
-        let found = self.shared.as_ref().and_then(|shared| {
-            let symbols = shared.symbols.read().unwrap_or_else(PoisonError::into_inner);
-            symbols.function(&import.name, &import.text)
-        });
+        let found = match &*import.name {
+            RELEASE => Some((release as *const () as usize, None)),
+            name => self.shared.as_ref().and_then(|shared| {
+                let symbols = shared.symbols.read().unwrap_or_else(PoisonError::into_inner);
+                symbols.function(name, &import.text)
+            }),
+        };
         let Some((address, _lives)) = found else {
             let why = format!("`{}` is not exported any more, or has another type", import.name);
             return Err(CallError::Panicked(why));
         };
+        let function = Function {
+            import,
+            number,
+            address,
+        };
         // SAFETY: the symbol has this text, so its address is that of what `#[ifunc::export]` makes of it, which lives as long as its
         // guard; the target arguments are what `Session::lend` was told.
-        unsafe { exported::call(import, address, buffer, self.target) }
+        unsafe { exported::call(function, buffer, &self.objects, ifunc) }
     }
+}
+
+/// `__ifunc_release`: drops an object that the invocation gave up.
+extern "C-unwind" fn release(object: *mut c_void) {
+    drop(NonNull::new(object).and_then(take_held));
 }
 
 impl TenantProcess {
@@ -119,6 +138,7 @@ impl TenantProcess {
             released: Mutex::default(),
             functions: Mutex::default(),
             installed: Mutex::default(),
+            objects: AtomicU64::new(0),
             process: Mutex::default(),
             is_restart: AtomicBool::new(false),
         }
@@ -273,7 +293,7 @@ impl RemoteImage {
         let segment = process.segment();
         let deadline = Instant::now() + PATIENCE;
         let request = |process: &mut Process, message| {
-            let done = process.request(&message, Some(deadline), &mut Nothing);
+            let done = process.request(&message, Some(deadline), &Nothing);
             done.map_err(Uninstalled::Lost)
         };
         // Dropped images first: their room may be needed.
@@ -409,14 +429,14 @@ impl RemoteImage {
             }),
             Lent::Copied(_) => None,
         };
-        let mut host = OfInvocation {
+        let host = OfInvocation {
             image: self,
             ifunc: &entry.name,
             sender,
             shared: host,
-            target,
+            objects: Objects::new(target, &self.tenant.objects),
         };
-        let (status, len) = process.request(&request, deadline, &mut host)?;
+        let (status, len) = process.request(&request, deadline, &host)?;
         segment.trim(&process.file, Area::Payload, size);
         match status {
             Status::Executed => {}

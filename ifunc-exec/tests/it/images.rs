@@ -157,3 +157,22 @@ pub(crate) fn calls_host(function: &str) -> ImageParts {
         ..image("calls_host", &rx)
     }
 }
+
+/// Calls a function of the host that takes a callback. The callback is this code, and its data is the payload.
+pub(crate) fn calls_back(function: &str, callback: &[u8]) -> ImageParts {
+    let mut rx = vec![
+        0x53, // push rbx: aligns the stack
+        0x48, 0x89, 0xfe, // mov rsi, rdi
+        0x48, 0x8d, 0x3d, 0x1d, 0, 0, 0, // lea rdi, [rip+0x1d] → 0x28
+        0x48, 0x8b, 0x05, 0x0e, 0, 0, 0, // mov rax, [rip+0x0e] → 0x20
+        0xff, 0x10, // call [rax]
+        0x31, 0xc0, 0x5b, 0xc3, // xor eax, eax; pop rbx; ret
+    ];
+    rx.resize(0x28, 0xcc);
+    rx.extend_from_slice(callback);
+    ImageParts {
+        slot: Some(0x20),
+        imports: vec![import(function)],
+        ..image("calls_back", &rx)
+    }
+}

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use ifunc_exec::{
     SetupError, Symbol,
 };
 
-use crate::images::*;
+use crate::images::{self, *};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ifunc-runner");
 
@@ -390,10 +391,40 @@ fn a_runner_that_dies_is_told_and_replaced() {
         kill(there);
         fails(run.join().unwrap(), Failure::Fault, "killed (SIGKILL)");
     });
+    // The same in a callback, whose function of the host returns.
+    let returned = CALLED_ONCE.load(Ordering::SeqCst);
+    let outcome = target.run(
+        &target.entry(&calls_back("calls_once", IGNORES_SIGNALS), 1),
+        &u64::MAX.to_le_bytes(),
+        &mut 0,
+    );
+    fails(outcome, Failure::Deadline, "its runner process was ended");
+    let there = patient.call(&calls_there, &[libc::SYS_getpid as u64]).unwrap();
+    let loops = patient.entry(&calls_back("calls_once", LOOPS), 1);
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| patient.run(&loops, &[], &mut 0));
+        std::thread::sleep(Duration::from_millis(20));
+        kill(there);
+        fails(run.join().unwrap(), Failure::Fault, "killed (SIGKILL)");
+    });
+    assert_eq!(CALLED_ONCE.load(Ordering::SeqCst), returned + 2);
+    let third = {
+        assert!(!lives(third));
+        pid(&mut target)
+    };
     // The last image of a tenant takes its process with it.
     assert!(lives(third));
     drop((calls, stubborn));
     eventually("the process of a tenant without images ends", || !lives(third));
+}
+
+/// Calls that returned.
+static CALLED_ONCE: AtomicU64 = AtomicU64::new(0);
+
+#[ifunc::export]
+fn calls_once(each: &mut dyn FnMut()) {
+    each();
+    CALLED_ONCE.fetch_add(1, Ordering::SeqCst);
 }
 
 /// What the target of these tests serves.
@@ -624,21 +655,32 @@ fn programs_that_are_no_runner_are_refused_when_a_target_begins() {
     }
 }
 
-/// In a process of its own, which is killed.
+/// The target is in a process of its own, which is killed, between invocations and in one of a callback that does not return.
 #[test]
 fn a_runner_ends_with_its_target() {
     const CHILD: &str = "IFUNC_TEST_TARGET";
-    if std::env::var_os(CHILD).is_some() {
-        let mut target = Target::new();
+    if let Some(calls_back) = std::env::var_os(CHILD) {
+        let mut target = Target::with(RunnerOptions::new(), None);
         let calls = target.code(CALLS, 1);
         let pid = target.call(&calls, &[libc::SYS_getpid as u64]).unwrap();
         println!("runner {pid} end");
+        if calls_back == "1" {
+            let loops = target.entry(&images::calls_back("calls_once", LOOPS), 1);
+            target.run(&loops, &[], &mut 0).unwrap_err();
+        }
         std::thread::sleep(Duration::from_secs(60));
         return;
     }
+    for calls_back in ["0", "1"] {
+        ends_with_its_target((CHILD, calls_back));
+    }
+}
+
+/// `child`: the variable that makes the test the target, and its value.
+fn ends_with_its_target(child: (&str, &str)) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "runner::a_runner_ends_with_its_target", "--nocapture"])
-        .env(CHILD, "1")
+        .env(child.0, child.1)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -648,6 +690,7 @@ fn a_runner_ends_with_its_target() {
         rest.strip_suffix(" end")?.parse().ok()
     });
     let pid = pid.unwrap();
+    std::thread::sleep(Duration::from_millis(20));
     assert!(lives(pid) && Path::new("/proc").exists());
     child.kill().unwrap();
     child.wait().unwrap();
