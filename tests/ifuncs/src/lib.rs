@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod answers;
 pub mod faults;
+pub mod kv;
 pub mod opaque;
 pub mod remote_exports;
 pub mod soak;

@@ -15,5 +15,6 @@ mod interfaces;
 mod nowhere_else;
 mod ops;
 mod own_worker;
+mod process;
 mod sizes;
 mod stats;
