@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{Header, InstallHead, Kind, Limits};
-use ifunc_abi::hello::{Hello, Opening, Roles, TransportTag};
+use ifunc_abi::hello::{Exchange, Hello, Opening, Roles, TransportTag};
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart, Relocation};
 use ifunc_abi::stats::{IfuncStats, PageHead, SourceStats, Stats};
 use ifunc_abi::status::{FaultDetail, PanicDetail, Status};
@@ -90,6 +90,23 @@ fn handshakes() {
             cat(&[Opening::refusal(tag, true).as_bytes(), b"it is full"]),
         ];
         messages.extend(bodies.iter().map(|body| cat(&[&[first], body])));
+    }
+    for (first, tag) in [(1, TransportTag::UCX), (2, TransportTag::UCX_PUT)] {
+        let exchanges = [
+            Exchange::Worker {
+                nonce: 1 << 100,
+                address: &[7; 60],
+            },
+            Exchange::Refused(b"not you"),
+            Exchange::Busy(b"not now"),
+        ];
+        for exchange in exchanges {
+            let mut message = vec![first];
+            exchange.encode(tag, &mut message);
+            messages.push(message);
+        }
+        let (encoded, name, nonce) = (hello.encode(tag), 7_u64.to_le_bytes(), (1_u128 << 100).to_le_bytes());
+        messages.push(cat(&[&[first], &encoded, &name, &nonce]));
     }
     write("hello", messages);
     let encoded = hello.encode(TransportTag::TLS);

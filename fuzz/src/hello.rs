@@ -1,6 +1,6 @@
 //! Handshake messages of every transport, as both sides parse them.
 
-use ifunc_abi::hello::{Message, TransportTag, parse};
+use ifunc_abi::hello::{Exchange, Message, TransportTag, parse};
 
 const TAGS: [TransportTag; 4] = [
     TransportTag::SHM,
@@ -18,6 +18,12 @@ pub fn run(data: &[u8]) {
     if let Ok(Message::Hello(hello, rest)) = parse(tag, message) {
         let encoded = hello.encode(tag);
         assert_eq!([&encoded[..], rest].concat(), message);
+    }
+    if let Ok(exchange) = Exchange::parse(tag, message) {
+        assert_eq!(Exchange::len(message), Ok(Some(message.len())));
+        let mut encoded = Vec::new();
+        exchange.encode(tag, &mut encoded);
+        assert_eq!(encoded, message);
     }
     ifunc_rt::fuzzing::handshakes(message);
 }

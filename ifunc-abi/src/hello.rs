@@ -17,21 +17,31 @@
 //! | 32 | 8 | [epoch](Hello::epoch) |
 //! | 40 | 24 | [limits](Hello::limits): largest payload, image, answer |
 //!
+//! Processes that connect by UCX tell each other the addresses of their workers first, over a socket: each sends one [`Exchange`].
+//!
+//! | offset | bytes | |
+//! |---|---|---|
+//! | 0 | 16 | as above; 1 refused, 2 refused at this moment, 3 worker |
+//! | 16 | 4 | length of what follows, [`Exchange::MOST`] at most |
+//! | 20 | 16 | worker: [nonce](Exchange::Worker::nonce) |
+//! | 36 | | worker: the address of it, to the end |
+//!
 //! All numbers are little-endian.
 
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::frame::Limits;
 
 /// Version of everything that crosses a link: handshake, headers, the bodies of frames, and the layouts of the transports.
 /// Both sides of a connection must have the same.
-pub const WIRE_VERSION: u32 = 12;
+pub const WIRE_VERSION: u32 = 13;
 
 const MAGIC: [u8; 5] = *b"ifunc";
 const KIND_HELLO: u32 = 0;
 const KIND_REFUSED: u32 = 1;
 const KIND_BUSY: u32 = 2;
+const KIND_WORKER: u32 = 3;
 
 /// Which transport a handshake message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +79,21 @@ impl Opening {
             version: U32::new(WIRE_VERSION),
             kind: U32::new(kind),
         }
+    }
+
+    fn is_of_this_version(&self) -> Result<(), HelloError> {
+        match self.version.get() {
+            WIRE_VERSION => Ok(()),
+            version => Err(HelloError::Version(version)),
+        }
+    }
+
+    /// Whether it is of this transport and version.
+    fn is_of(&self, transport: TransportTag) -> Result<(), HelloError> {
+        if self.transport != transport.0 {
+            return Err(HelloError::Transport(TransportTag(self.transport)));
+        }
+        self.is_of_this_version()
     }
 
     /// Opens a message with the reason why the connection is not taken; `busy`: at this moment.
@@ -193,24 +218,8 @@ impl Hello {
 /// # Errors
 /// It is none, or one of another transport or version.
 pub fn parse(transport: TransportTag, message: &[u8]) -> Result<Message<'_>, HelloError> {
-    // The kind is younger than magic and version: a message of another version may end before it.
-    const VERSIONED: usize = 12;
-    let mut opening = [0; Opening::SIZE];
-    let len = message.len().min(Opening::SIZE);
-    opening[..len].copy_from_slice(&message[..len]);
-    let opening: Opening = zerocopy::transmute!(opening);
-    if opening.magic != MAGIC {
-        return Err(HelloError::NoHello);
-    }
-    if len < VERSIONED {
-        return Err(HelloError::Form);
-    }
-    if opening.transport != transport.0 {
-        return Err(HelloError::Transport(TransportTag(opening.transport)));
-    }
-    if opening.version != WIRE_VERSION {
-        return Err(HelloError::Version(opening.version.get()));
-    }
+    let opening = opened(message)?;
+    opening.is_of(transport)?;
     let rest = message.get(Opening::SIZE..).ok_or(HelloError::Form)?;
     match opening.kind.get() {
         KIND_REFUSED => Ok(Message::Refused(rest)),
@@ -233,6 +242,111 @@ pub fn parse(transport: TransportTag, message: &[u8]) -> Result<Message<'_>, Hel
             Ok(Message::Hello(hello, rest))
         }
         _ => Err(HelloError::Form),
+    }
+}
+
+/// The opening of a message of this version.
+fn opened(message: &[u8]) -> Result<Opening, HelloError> {
+    // The kind is younger than magic and version: a message of another version may end before it.
+    const VERSIONED: usize = 12;
+    let mut opening = [0; Opening::SIZE];
+    let len = message.len().min(Opening::SIZE);
+    opening[..len].copy_from_slice(&message[..len]);
+    let opening: Opening = zerocopy::transmute!(opening);
+    if opening.magic != MAGIC {
+        return Err(HelloError::NoHello);
+    }
+    if len < VERSIONED {
+        return Err(HelloError::Form);
+    }
+    Ok(opening)
+}
+
+/// A message by which one of two processes says where its UCX worker is, over a socket, before UCX sends or takes a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange<'a> {
+    /// The address of the sender's worker.
+    Worker {
+        /// From a target: a random number by which the source proves, over UCX, that it is who asked. From a source: 0.
+        nonce: u128,
+        /// The address.
+        address: &'a [u8],
+    },
+    /// The target refuses the connection, with the reason in UTF-8.
+    Refused(&'a [u8]),
+    /// The target refuses the connection at this moment, with the reason in UTF-8.
+    Busy(&'a [u8]),
+}
+
+impl<'a> Exchange<'a> {
+    /// Bytes before what the length counts.
+    pub const PREFIX: usize = Opening::SIZE + size_of::<U32>();
+    /// Most bytes that the length counts.
+    pub const MOST: usize = 12 << 10;
+    /// The first byte of every message.
+    pub const FIRST: u8 = MAGIC[0];
+
+    /// Appends the message to `out`. What follows the length must be [`MOST`](Self::MOST) bytes at most.
+    pub fn encode(&self, transport: TransportTag, out: &mut impl Extend<u8>) {
+        let (kind, nonce, rest) = match *self {
+            Self::Worker { nonce, address } => (KIND_WORKER, Some(U128::new(nonce)), address),
+            Self::Refused(why) => (KIND_REFUSED, None, why),
+            Self::Busy(why) => (KIND_BUSY, None, why),
+        };
+        let nonce = nonce.as_ref().map_or(&[][..], |nonce| nonce.as_bytes());
+        let opening = Opening::new(transport, kind);
+        let len = U32::new((nonce.len() + rest.len()) as u32);
+        let parts = [opening.as_bytes(), len.as_bytes(), nonce, rest];
+        parts
+            .into_iter()
+            .for_each(|part| out.extend(part.iter().copied()));
+    }
+
+    /// The length of the message that begins so. `None`: it is not there yet.
+    ///
+    /// # Errors
+    /// No message begins so, or one of another version.
+    pub fn len(begin: &[u8]) -> Result<Option<usize>, HelloError> {
+        let magic = begin.len().min(MAGIC.len());
+        if begin[..magic] != MAGIC[..magic] {
+            return Err(HelloError::NoHello);
+        }
+        let opening = match opened(begin) {
+            Err(_) => return Ok(None),
+            Ok(opening) => opening,
+        };
+        opening.is_of_this_version()?;
+        let Some(len) = begin.get(Opening::SIZE..Self::PREFIX) else {
+            return Ok(None);
+        };
+        let len = U32::read_from_bytes(len).map_err(|_| HelloError::Form)?;
+        match len.get() as usize {
+            len @ ..=Self::MOST => Ok(Some(Self::PREFIX + len)),
+            _ => Err(HelloError::Form),
+        }
+    }
+
+    /// Parses a whole message.
+    ///
+    /// # Errors
+    /// It is none, or one of another transport or version.
+    pub fn parse(transport: TransportTag, message: &'a [u8]) -> Result<Self, HelloError> {
+        let opening = opened(message)?;
+        if Self::len(message)? != Some(message.len()) {
+            return Err(HelloError::Form);
+        }
+        opening.is_of(transport)?;
+        let rest = &message[Self::PREFIX..];
+        match opening.kind.get() {
+            KIND_REFUSED => Ok(Self::Refused(rest)),
+            KIND_BUSY => Ok(Self::Busy(rest)),
+            KIND_WORKER => {
+                let (nonce, address) = U128::read_from_prefix(rest).map_err(|_| HelloError::Form)?;
+                let nonce = nonce.get();
+                Ok(Self::Worker { nonce, address })
+            }
+            _ => Err(HelloError::Form),
+        }
     }
 }
 
@@ -290,6 +404,77 @@ mod tests {
                 again.extend(rest);
                 prop_assert_eq!(again, bytes);
             }
+        }
+    }
+
+    fn exchange(kind: u8, nonce: u128, rest: &[u8]) -> Exchange<'_> {
+        match kind {
+            0 => Exchange::Worker { nonce, address: rest },
+            1 => Exchange::Refused(rest),
+            _ => Exchange::Busy(rest),
+        }
+    }
+
+    proptest! {
+        /// A message arrives byte by byte, and its length is known as soon as it can be.
+        #[test]
+        fn exchanges_survive_the_link(kind in 0..3_u8, nonce in any::<u128>(), rest in prop::collection::vec(any::<u8>(), 0..50)) {
+            let message = exchange(kind, nonce, &rest);
+            let mut bytes = Vec::new();
+            message.encode(TransportTag::UCX, &mut bytes);
+            for len in 0..=bytes.len() {
+                let known = (len >= Exchange::PREFIX).then_some(bytes.len());
+                prop_assert_eq!(Exchange::len(&bytes[..len]), Ok(known));
+            }
+            prop_assert_eq!(Exchange::parse(TransportTag::UCX, &bytes), Ok(message));
+            let other = Err(HelloError::Transport(TransportTag::UCX));
+            prop_assert_eq!(Exchange::parse(TransportTag::UCX_PUT, &bytes), other);
+            prop_assert_eq!(Exchange::parse(TransportTag::UCX, &bytes[..bytes.len() - 1]), Err(HelloError::Form));
+            bytes.push(0);
+            prop_assert_eq!(Exchange::parse(TransportTag::UCX, &bytes), Err(HelloError::Form));
+        }
+
+        #[test]
+        fn any_bytes_are_parsed_as_an_exchange(mut bytes in prop::collection::vec(any::<u8>(), 0..100), opened in 0..4) {
+            let mut message = Vec::new();
+            exchange(0, 7, &bytes).encode(TransportTag::UCX, &mut message);
+            let opening = &message[..[0, 3, Opening::SIZE, Exchange::PREFIX][opened as usize]];
+            bytes.splice(..0, opening.iter().copied());
+            let len = Exchange::len(&bytes);
+            if let Ok(parsed) = Exchange::parse(TransportTag::UCX, &bytes) {
+                prop_assert_eq!(len, Ok(Some(bytes.len())));
+                let mut again = Vec::new();
+                parsed.encode(TransportTag::UCX, &mut again);
+                prop_assert_eq!(again, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_begins_no_exchange_is_told_at_its_first_byte() {
+        let mut bytes = Vec::new();
+        Exchange::Refused(b"no").encode(TransportTag::UCX, &mut bytes);
+        assert_eq!(bytes[0], Exchange::FIRST);
+        for begin in [&[0; 24][..], b"GET / HTTP/1.1", b"\x16\x03\x01", b"ig"] {
+            assert_eq!(Exchange::len(begin), Err(HelloError::NoHello));
+        }
+        let mut newer = bytes.clone();
+        newer[8] += 1;
+        let version = Err(HelloError::Version(WIRE_VERSION + 1));
+        assert_eq!(Exchange::len(&newer[..11]), Ok(None));
+        assert_eq!(Exchange::len(&newer[..12]), version);
+        assert_eq!(
+            Exchange::parse(TransportTag::UCX, &newer).map(drop),
+            version.map(drop)
+        );
+        // No length leads to an allocation that is larger than any message.
+        for (len, known) in [
+            (Exchange::MOST, Ok(Some(Exchange::PREFIX + Exchange::MOST))),
+            (Exchange::MOST + 1, Err(HelloError::Form)),
+            (u32::MAX as usize, Err(HelloError::Form)),
+        ] {
+            bytes[Opening::SIZE..Exchange::PREFIX].copy_from_slice(&(len as u32).to_le_bytes());
+            assert_eq!(Exchange::len(&bytes), known);
         }
     }
 

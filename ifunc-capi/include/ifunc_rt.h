@@ -1763,14 +1763,14 @@ ifunc_status ifunc_tls_keys_set_authority(ifunc_tls_keys *keys,
 void ifunc_tls_keys_destroy(ifunc_tls_keys *keys);
 
 /**
- * The keys of a source at `tls://`. Default: the files that IFUNC_TLS_KEY, IFUNC_TLS_PEERS, IFUNC_TLS_CERTIFICATE and IFUNC_TLS_AUTHORITY
+ * The keys of a source at `tls://` and at `ucx://`. Default: the files that IFUNC_TLS_KEY, IFUNC_TLS_PEERS, IFUNC_TLS_CERTIFICATE and IFUNC_TLS_AUTHORITY
  * name. Nothing may be null.
  */
 ifunc_status ifunc_source_options_set_tls(ifunc_source_options *options,
                                           const ifunc_tls_keys *keys);
 
 /**
- * The keys of a target that listens at `tls://`. It admits their peers, and those of its policy. Default: as
+ * The keys of a target that listens at `tls://`, or at `ucx://`. It admits their peers, and those of its policy. Default: as
  * `ifunc_source_options_set_tls` says. Nothing may be null.
  */
 ifunc_status ifunc_target_options_set_tls(ifunc_target_options *options, const ifunc_tls_keys *keys);

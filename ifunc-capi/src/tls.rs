@@ -99,7 +99,7 @@ pub unsafe extern "C" fn ifunc_tls_keys_destroy(keys: *mut ifunc_tls_keys) {
     destroy!(keys);
 }
 
-/// The keys of a source at `tls://`. Default: the files that IFUNC_TLS_KEY, IFUNC_TLS_PEERS, IFUNC_TLS_CERTIFICATE and IFUNC_TLS_AUTHORITY
+/// The keys of a source at `tls://` and at `ucx://`. Default: the files that IFUNC_TLS_KEY, IFUNC_TLS_PEERS, IFUNC_TLS_CERTIFICATE and IFUNC_TLS_AUTHORITY
 /// name. Nothing may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_source_options_set_tls(
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn ifunc_source_options_set_tls(
     })
 }
 
-/// The keys of a target that listens at `tls://`. It admits their peers, and those of its policy. Default: as
+/// The keys of a target that listens at `tls://`, or at `ucx://`. It admits their peers, and those of its policy. Default: as
 /// `ifunc_source_options_set_tls` says. Nothing may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_options_set_tls(

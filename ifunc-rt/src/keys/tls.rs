@@ -23,7 +23,8 @@ const CERTIFICATE: &str = "IFUNC_TLS_CERTIFICATE";
 #[cfg(feature = "tls")]
 const AUTHORITY: &str = "IFUNC_TLS_AUTHORITY";
 
-/// The keys of a process for the `tls` transport: its own, by which it proves to its peers who it is, and those of the peers.
+/// The keys of a process for the `tls` transport, and for connecting by `ucx` and `ucx-put`: its own, by which it proves to its peers who
+/// it is, and those of the peers.
 ///
 /// A source connects to targets whose keys are among [`peers`](Self::peer), and to no others. A target admits sources whose keys are
 /// among them, or in its [`Policy`](crate::Policy::connect_key). A process that is given none takes them
@@ -162,6 +163,25 @@ impl TlsKeys {
             keys = keys.peer(PublicKey::read(path)?.0);
         }
         Ok(keys)
+    }
+
+    /// These, or what the [environment](Self::from_env) says, or none.
+    ///
+    /// # Errors
+    /// The problem: the environment names what cannot be read.
+    #[cfg(feature = "ucx")]
+    pub(crate) fn given(this: Option<&Self>) -> Result<Option<Self>, String> {
+        match this {
+            Some(keys) => Ok(Some(keys.clone())),
+            None => {
+                Self::from_env().map_err(|error| format!("the files that {KEY} and {PEERS} name: {error}"))
+            }
+        }
+    }
+
+    /// Whether these keys are given, or the environment names some.
+    pub(crate) fn are_given(this: Option<&Self>) -> bool {
+        this.is_some() || std::env::var_os(KEY).is_some_and(|key| !key.is_empty())
     }
 
     /// These, or what the [environment](Self::from_env) says.

@@ -38,7 +38,7 @@ impl CertificateRule {
 }
 
 impl Policy {
-    /// Lets peers connect over `tls` by certificates that this authority issued for one of these names, beside the peers of
+    /// Lets peers connect over `tls`, and over `ucx` to a target that has keys, by certificates that this authority issued for one of these names, beside the peers of
     /// [`connect_key`](Self::connect_key): DNS names, IP addresses, and URIs such as `spiffe://cluster/ada`. A certificate's wildcard
     /// stands for one label, as in TLS; a URI is compared as it is written. The peer is known by the name:
     /// [`SourceInfo::name`](crate::SourceInfo::name).

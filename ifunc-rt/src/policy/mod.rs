@@ -43,7 +43,7 @@ pub struct SourceInfo {
     pub uid: Option<u32>,
     /// Its process id.
     pub pid: Option<i32>,
-    /// The key that it connected by, over `tls`.
+    /// The key that it connected by, over `tls`, or over `ucx` to a target that has keys.
     pub key: Option<PublicKey>,
     /// The name of the certificate that it connected by, over `tls`: that of the [policy](Policy::connect_certificate) by which it was
     /// admitted.
@@ -88,8 +88,8 @@ pub(crate) type Check = Arc<Mutex<Box<dyn Fn(&SourceInfo, &ImageInfo<'_>) -> boo
 pub enum Unsigned {
     /// Processes of the target's own user, as the kernel reports it. No network transport knows users.
     SameUser,
-    /// Every process that may connect: other users if they may, over UCX every peer that reaches the address, and over `tls` the
-    /// holders of the keys that the target admits.
+    /// Every process that may connect: other users if they may, over UCX every peer that reaches the address, and over `tls`, or
+    /// over `ucx` if the target has keys, the holders of the keys that the target admits.
     EveryPeer,
 }
 
@@ -175,7 +175,7 @@ pub enum PolicyError {
     },
     /// Keys of peers where the transport authenticates none.
     #[error(
-        "this policy admits connections by key, and the peers of `{address}` prove none; help: listen at `tls://HOST:PORT`, or leave out `Policy::connect_key`"
+        "this policy admits connections by key, and the peers of `{address}` prove none; help: listen at `tls://HOST:PORT`, give a target at `ucx://HOST:PORT` keys (`TargetBuilder::tls`, IFUNC_TLS_KEY), or leave out `Policy::connect_key`"
     )]
     NoPeerKeys {
         /// The address.
@@ -270,7 +270,7 @@ impl Policy {
         self
     }
 
-    /// Lets the holder of this key connect over `tls`, beside the [peers](crate::keys::TlsKeys::peer) of the target's own keys. The
+    /// Lets the holder of this key connect over `tls`, and over `ucx` to a target that has keys, beside the [peers](crate::keys::TlsKeys::peer) of the target's own keys. The
     /// name stands for the key in logs. It says nothing of the code that the peer sends: see [`accept_key`](Self::accept_key).
     pub fn connect_key(mut self, name: impl Into<String>, key: PublicKey) -> Self {
         self.connect.add_key(name.into(), key);

@@ -109,7 +109,8 @@ pub struct SourceOptions {
     /// whose answer is longer fails, unless it asks how much it may write (`ctx.max_answer()`, `ctx.answer_writer()`). Of a link that
     /// a target [made or accepted](crate::Target::connect) as a node the target's limit counts. Default 256 MiB.
     pub max_answer: usize,
-    /// The keys of this process over `tls`. `None`, the default: those of the target that makes the source
+    /// The keys of this process over `tls`, and over `ucx` and `ucx-put`, where a source that has keys connects to targets alone that have
+    /// some as well. `None`, the default: those of the target that makes the source
     /// ([`Target::connect`](crate::Target::connect)), or [those that the environment names](TlsKeys::from_env).
     pub tls: Option<TlsKeys>,
     /// When the source sends invocations of [aggregated](super::Handle::aggregated) handles.

@@ -409,9 +409,12 @@ impl TargetBuilder {
         self
     }
 
-    /// The keys of this process over `tls`: for `listen` at `tls://HOST:PORT`, and for the links that the target
+    /// The keys of this process: for `listen` at `tls://HOST:PORT`, and for the links that the target
     /// [makes](Target::connect). Default: [those that the environment names](TlsKeys::from_env). The target admits the peers that
     /// they name, beside those of its [policy](Policy::connect_key).
+    ///
+    /// A target at `ucx://HOST:PORT` or `ucx-put://HOST:PORT` that has keys admits sources by theirs, too, and no others. What goes over UCX
+    /// after that is not encrypted: see `SECURITY.md`.
     pub fn tls(mut self, keys: TlsKeys) -> Self {
         self.tls = Some(keys);
         self
@@ -481,11 +484,9 @@ impl TargetBuilder {
     /// soname; memory is exhausted.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let address: Address = address.parse()?;
-        self.policy
-            .check_transport(&address.to_string(), address.knows())?;
-        self.start(address.knows(), |config| {
-            crate::transport::listen(&address, config)
-        })
+        let knows = address.knows(TlsKeys::are_given(self.tls.as_ref()));
+        self.policy.check_transport(&address.to_string(), knows)?;
+        self.start(knows, |config| crate::transport::listen(&address, config))
     }
 
     /// Starts listening on a worker of the application's: see [`ucx`](crate::ucx). Sources connect [over

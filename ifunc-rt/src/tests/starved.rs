@@ -61,6 +61,8 @@ fn child() {
         "no UCX" => no_ucx(),
         #[cfg(feature = "ucx")]
         "no network" => no_network(),
+        #[cfg(feature = "ucx")]
+        "no transport" => no_transport(),
         role => panic!("no role {role}"),
     }
 }
@@ -454,17 +456,26 @@ fn what_ucx_refuses_is_in_its_own_words() {
             "no network",
             &[("UCX_TLS", Path::new("self")), (WORKER, Path::new(&worker))],
         );
+        in_process("no transport", &[("UCX_TLS", Path::new("none-such"))]);
     }
+}
+
+#[cfg(feature = "ucx")]
+fn no_transport() {
+    let (listening, connecting) = refused("ucx://127.0.0.1:0");
+    assert!(matches!(listening, ListenError::Ucx { .. }), "{listening:?}");
+    assert!(matches!(connecting, ConnectError::Ucx { .. }), "{connecting:?}");
+    says(&listening, &["UCX says: "]);
 }
 
 #[cfg(feature = "ucx")]
 fn no_network() {
     // An address of documentation, which no interface has.
     let listening = match accepting().listen("ucx://192.0.2.1:0") {
-        Err(TargetError::Listen(error @ ListenError::Ucx { .. })) => error,
+        Err(TargetError::Listen(error @ ListenError::Io { .. })) => error,
         other => panic!("{other:?}"),
     };
-    says(&listening, &["UCX says: "]);
+    says(&listening, &["listening at `ucx://192.0.2.1:0`: "]);
     let worker = std::env::var(WORKER).unwrap();
     let (listening, connecting) = refused(&worker);
     assert!(matches!(listening, ListenError::Worker), "{listening:?}");

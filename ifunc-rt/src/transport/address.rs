@@ -83,12 +83,13 @@ pub(crate) struct Knows {
 }
 
 impl Address {
-    /// What the transport knows of the peers that connect.
-    pub(crate) fn knows(&self) -> Knows {
+    /// What the transport knows of the peers that connect to a target; `has_keys`: one that has keys of its own.
+    pub(crate) fn knows(&self, has_keys: bool) -> Knows {
+        let by_exchange = matches!(self, Self::Ucx(_) | Self::UcxPut(_));
         Knows {
             users: matches!(self, Self::Loopback(_) | Self::Shm(_)),
-            addresses: matches!(self, Self::Tls(_) | Self::Ucx(_) | Self::UcxPut(_)),
-            keys: matches!(self, Self::Tls(_)),
+            addresses: matches!(self, Self::Tls(_)) || by_exchange,
+            keys: matches!(self, Self::Tls(_)) || by_exchange && has_keys,
         }
     }
 }

@@ -35,9 +35,7 @@ pub enum ListenError {
         problem: String,
     },
     /// The port of a transport of networks is taken.
-    #[error(
-        "`{address}` is in use; help: stop that target or choose another port; the kernel keeps the port of a target that was killed for a minute, unless UCX_TCP_CM_REUSEADDR=y is set for that target and for the next"
-    )]
+    #[error("`{address}` is in use; help: stop that target or choose another port")]
     PortInUse {
         /// The address.
         address: std::net::SocketAddr,

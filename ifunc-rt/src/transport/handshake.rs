@@ -56,11 +56,18 @@ pub(super) fn parse_answer(transport: TransportTag, message: &[u8]) -> Result<(H
         Ok(Message::Hello(hello, rest)) => return Ok((hello, rest)),
         Ok(Message::Refused(why)) => Declined::Refused(reason(why)),
         Ok(Message::Busy(why)) => Declined::Busy(reason(why)),
-        Err(HelloError::Version(theirs)) => Declined::Version(theirs),
-        Err(HelloError::NoHello) => Declined::Malformed("it does not say what it is"),
-        Err(HelloError::Transport(_)) => Declined::Malformed("it answers in terms of another transport"),
-        Err(HelloError::Form) => NO_KNOWN_FORM,
+        Err(error) => declined_by(error),
     })
+}
+
+/// What an answer means that is none.
+pub(super) fn declined_by(error: HelloError) -> Declined {
+    match error {
+        HelloError::Version(theirs) => Declined::Version(theirs),
+        HelloError::NoHello => Declined::Malformed("it does not say what it is"),
+        HelloError::Transport(_) => Declined::Malformed("it answers in terms of another transport"),
+        HelloError::Form => NO_KNOWN_FORM,
+    }
 }
 
 /// What follows the hello is not what the transport sends.
@@ -68,8 +75,12 @@ pub(super) const NO_KNOWN_FORM: Declined = Declined::Malformed("its answer is of
 
 /// A target's message that it does not take the connection; `is_busy`: at this moment.
 pub(super) fn refusal(transport: TransportTag, is_busy: bool, why: &str) -> Vec<u8> {
-    let why = &why.as_bytes()[..why.floor_char_boundary(LONGEST_REASON)];
-    [Opening::refusal(transport, is_busy).as_bytes(), why].concat()
+    [Opening::refusal(transport, is_busy).as_bytes(), cut(why)].concat()
+}
+
+/// A reason, of which the end is left out where it is too long.
+pub(super) fn cut(why: &str) -> &[u8] {
+    &why.as_bytes()[..why.floor_char_boundary(LONGEST_REASON)]
 }
 
 /// Slots and data bytes of the rings to the target and to the source, as an answer states them.

@@ -27,10 +27,14 @@ mod config;
 mod error;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+#[cfg(any(feature = "ucx", feature = "tls"))]
+mod half_open;
 mod handshake;
 mod link;
 mod loopback;
 mod shm;
+#[cfg(any(feature = "ucx", feature = "tls"))]
+mod socket;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(all(test, not(loom), feature = "tls"))]

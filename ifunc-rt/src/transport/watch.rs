@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::os::{Epoll, EventFlags};
 
-/// Stack of the thread: the deepest it goes is making a segment, or a step of a TLS handshake.
-const STACK: usize = if cfg!(feature = "tls") { 1 << 20 } else { 256 << 10 };
+/// Stack of the thread: the deepest it goes is making a segment, a step of a TLS handshake, or UCX's progress.
+const STACK: usize = if cfg!(any(feature = "tls", feature = "ucx")) {
+    1 << 20
+} else {
+    256 << 10
+};
 
 /// Names a watched descriptor. No number is used twice within a process, and none is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,6 +20,80 @@ pub(super) fn connect(_: &HostPort, _: &ConnectConfig, _: Instant) -> Result<Lin
     })
 }
 
+/// TLS around one message of each side: there is none, and keys prove nothing.
+#[cfg(feature = "ucx")]
+pub(super) mod once {
+    use std::net::SocketAddr;
+    use std::os::fd::BorrowedFd;
+    use std::time::Instant;
+
+    use crate::keys::{PublicKey, TlsKeys};
+    use crate::policy::Connect;
+    use crate::transport::{ConnectError, ListenError, Peer};
+
+    /// What a process that has keys is told.
+    const PROBLEM: &str = "this process has a key, and its program was built without TLS, by which it is proved; help: build `ifunc-rt` with its feature `tls`, or leave the key out (IFUNC_TLS_KEY, `TargetBuilder::tls`, `SourceOptions::tls`)";
+
+    pub(in crate::transport) enum Server {}
+
+    impl Server {
+        pub(in crate::transport) fn new(_: &str, _: TlsKeys, _: &Connect) -> Result<Self, ListenError> {
+            Err(ListenError::Library {
+                problem: PROBLEM.into(),
+            })
+        }
+
+        pub(in crate::transport) fn key(&self) -> PublicKey {
+            match *self {}
+        }
+    }
+
+    #[derive(Default)]
+    pub(in crate::transport) struct Asked;
+
+    impl Asked {
+        pub(in crate::transport) fn advance(
+            &mut self,
+            _: BorrowedFd<'_>,
+            server: &Server,
+            _: impl FnMut(&[u8]) -> Result<(), &'static str>,
+        ) -> Result<bool, Option<String>> {
+            match *server {}
+        }
+
+        pub(in crate::transport) fn admit(
+            self,
+            server: &Server,
+            _: &Connect,
+            _: Option<SocketAddr>,
+        ) -> Option<(Answer, Result<Peer, String>)> {
+            match *server {}
+        }
+    }
+
+    pub(in crate::transport) enum Answer {}
+
+    impl Answer {
+        pub(in crate::transport) fn send(self, _: BorrowedFd<'_>, _: &[u8]) -> bool {
+            match self {}
+        }
+    }
+
+    pub(in crate::transport) fn ask(
+        _: (&str, &str),
+        _: &TlsKeys,
+        _: BorrowedFd<'_>,
+        _: &[u8],
+        _: impl FnMut(BorrowedFd<'_>) -> Result<(), ConnectError>,
+        _: impl FnMut(&[u8]) -> Result<bool, &'static str>,
+        _: impl FnMut() -> Option<Instant>,
+    ) -> Result<Peer, ConnectError> {
+        Err(ConnectError::Library {
+            problem: PROBLEM.into(),
+        })
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::{Source, Target};

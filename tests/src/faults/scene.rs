@@ -498,9 +498,7 @@ fn start_target(
     let mut command = Command::new(setting.programs.join("fault-target"));
     command
         .env("IFUNC_ADDR", address.unwrap_or(&anywhere))
-        .env("FAULT_JOURNAL", journal)
-        // Otherwise the kernel keeps the port of a target that was killed for a minute.
-        .env("UCX_TCP_CM_REUSEADDR", "y");
+        .env("FAULT_JOURNAL", journal);
     let mut process = Process::start(&mut command, name, folder)?;
     let said = match process.reply(TIMEOUT) {
         Ok(said) => said,

@@ -127,8 +127,6 @@ impl Process {
     /// Starts a process whose standard output is read.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command
-            // A target takes over the port of one that was killed.
-            .env("UCX_TCP_CM_REUSEADDR", "y")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

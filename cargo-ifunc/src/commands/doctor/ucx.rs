@@ -19,7 +19,7 @@ pub(super) fn checks() -> Vec<Finding> {
         }
     };
     let version = ucx.version();
-    let mut findings = vec![Finding::ok(name, version.to_string())];
+    let mut findings = vec![Finding::ok(name, version.to_string()), trust()];
     findings.extend(put_order((version.major, version.minor)));
     let resources = resources(ucx);
     let puts = std::env::var_os("IFUNC_TRANSPORT").is_some_and(|value| value == "ucx-put");
@@ -32,6 +32,15 @@ pub(super) fn checks() -> Vec<Finding> {
         setting("kernel/yama/ptrace_scope"),
     ));
     findings
+}
+
+/// What no setting of UCX or ifunc changes.
+fn trust() -> Finding {
+    Finding::none(
+        "UCX trust",
+        "UCX's own port of a `ucx://` target authenticates nobody and encrypts nothing: a process that reaches it can write to the target's memory, or end it",
+        "run such targets on a network that only machines reach which trust each other, give them keys (IFUNC_TLS_KEY), and use `tls://` elsewhere",
+    )
 }
 
 fn put_order(version: (u32, u32)) -> Option<Finding> {
@@ -121,6 +130,8 @@ mod tests {
 
     #[test]
     fn what_is_slow_or_out_of_order_is_told() {
+        let trust = trust();
+        assert!(trust.mark == Mark::None && trust.help.is_some_and(|help| help.contains("tls://")));
         assert!(put_order((1, 13)).is_some_and(|finding| finding.mark == Mark::Warning));
         assert_eq!(put_order((1, 16)), None);
         assert_eq!(put_order((2, 0)), None);

@@ -1,84 +1,55 @@
 //! How a target makes connections: TLS handshakes and hellos, on the background thread, of a bounded number of peers at a time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use ifunc_abi::hello::{self, Hello, HelloError, Message};
-use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
 
 use super::connection::{Connection, Doorbell};
 use super::credentials::{Proof, Server};
 use super::flow::Flow;
 use super::greeting::{self, Incoming};
 use super::link;
-use super::socket::{peer_address, set_options};
-use super::stream::{End, Opening, Stream};
+use super::server::Handshake;
+use super::stream::{End, Stream};
 use crate::keys::TlsKeys;
 use crate::keys::certificate::names_of;
 use crate::observe::limited;
-use crate::os::{EventFlags, raise_descriptor_limit_near};
 use crate::policy::Connect;
-use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
+use crate::transport::half_open::HalfOpen;
+use crate::transport::handshake::{MOST_WAITING, TOO_MANY_WAIT};
+use crate::transport::socket::peer_address;
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 use crate::transport::{Certified, Key, Link, ListenConfig, Peer, no_more_than};
 
-/// Pause of accepting when the process has no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Most connections whose handshake is not over. One more closes the oldest of them: an honest peer needs a few round trips.
-pub(super) const MOST_HALF_OPEN: usize = if cfg!(test) { 64 } else { 256 };
-/// Time in which a peer must complete its handshake and send its hello.
-pub(super) const TIMEOUT: Duration = if cfg!(test) {
-    Duration::from_secs(1)
-} else {
-    HANDSHAKE_TIMEOUT
-};
-/// Connections accepted in a row before the watcher serves other sockets.
-const ACCEPTED_AT_ONCE: usize = 32;
-
 /// What the background thread and the target share.
 pub(super) struct Acceptor {
-    listening: Watch,
+    /// The connections whose hello has not arrived.
+    half_open: HalfOpen<Greeting>,
     config: ListenConfig,
     /// This side's key, and those of the peers that it admits beside those of the policy.
     keys: TlsKeys,
     tls: Server,
     /// The number of this node and 1; 0: it is no node of a group.
     node: AtomicU32,
-    watcher: Arc<Watcher>,
     pub(super) doorbell: Arc<Doorbell>,
     /// The number of the last connection.
     last: AtomicU64,
-    state: Mutex<State>,
-    /// Length of `State::links`.
+    /// Connections that the target has not accepted.
+    links: Mutex<VecDeque<Link>>,
+    /// Length of `links`.
     waiting: AtomicUsize,
 }
 
+/// What has arrived of a handshake and of the hello behind it.
 #[derive(Default)]
-struct State {
-    half_open: HashMap<Token, HalfOpen>,
-    /// Their tokens, from the oldest on, and some of those that are no more.
-    order: VecDeque<Token>,
-    /// Connections that the target has not accepted.
-    links: VecDeque<Link>,
-}
-
-/// A connection whose hello has not arrived.
-struct HalfOpen {
-    socket: Watch,
-    stream: Handshake,
+struct Greeting {
+    handshake: Handshake,
     incoming: Incoming,
-}
-
-enum Handshake {
-    /// The source's first message has not arrived.
-    Opening(Opening),
-    Stream(Stream),
 }
 
 impl Acceptor {
@@ -90,18 +61,17 @@ impl Acceptor {
     ) -> io::Result<Arc<Self>> {
         let watcher = Watcher::of_this_process()?;
         let acceptor = Arc::new(Self {
-            listening: Watch::new(&watcher, listening),
+            half_open: HalfOpen::new(&watcher, listening, config.peer_timeout),
             config,
             keys,
             tls,
             node: AtomicU32::new(0),
-            watcher,
             doorbell: Arc::new(Doorbell::new()?),
             last: AtomicU64::new(0),
-            state: Mutex::default(),
+            links: Mutex::default(),
             waiting: AtomicUsize::new(0),
         });
-        acceptor.listening.watch(EventFlags::IN, acceptor.as_watched())?;
+        acceptor.half_open.start(acceptor.as_watched())?;
         Ok(acceptor)
     }
 
@@ -116,7 +86,7 @@ impl Acceptor {
             return None;
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.state().links.pop_front()
+        self.links().pop_front()
     }
 
     fn as_watched(self: &Arc<Self>) -> Weak<dyn Watched> {
@@ -124,115 +94,27 @@ impl Acceptor {
         this
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Accepts what has connected to the socket.
-    fn accept_pending(self: &Arc<Self>) {
-        for _ in 0..ACCEPTED_AT_ONCE {
-            match accept_with(&self.listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(socket) => {
-                    raise_descriptor_limit_near(socket.as_fd());
-                    self.open(socket);
-                }
-                Err(Errno::AGAIN) => return,
-                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    // The socket stays readable: accept again after a pause, when descriptors may have been closed.
-                    limited!(warn, %error, "cannot accept a connection; trying again every {PAUSE:?}; help: `ulimit -n` says how many descriptors a process may have");
-                    let _ = self.listening.watch(EventFlags::empty(), self.as_watched());
-                    return self.listening.call_in(PAUSE);
-                }
-                // The peer closed the socket, or the network failed, before it was accepted.
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Begins a handshake.
-    fn open(self: &Arc<Self>, socket: OwnedFd) {
-        if set_options(socket.as_fd(), self.config.peer_timeout).is_err() {
-            return;
-        }
-        let half_open = HalfOpen {
-            socket: Watch::new(&self.watcher, socket),
-            stream: Handshake::Opening(Opening::default()),
-            incoming: Incoming::default(),
-        };
-        let (token, socket) = (half_open.socket.token(), &half_open.socket);
-        if socket
-            .watch(EventFlags::IN | EventFlags::RDHUP, self.as_watched())
-            .is_err()
-        {
-            return;
-        }
-        socket.call_in(TIMEOUT);
-        let mut state = self.state();
-        let closed = (state.half_open.len() >= MOST_HALF_OPEN).then(|| state.take_oldest());
-        state.half_open.insert(token, half_open);
-        state.order.push_back(token);
-        drop(state);
-        if closed.is_some() {
-            limited!(
-                warn,
-                most = MOST_HALF_OPEN,
-                "closed a connection before its handshake was over: too many are being made at this moment"
-            );
-        }
+    fn links(&self) -> MutexGuard<'_, VecDeque<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes what has arrived of a handshake and of the hello behind it. Returns the connection if more must arrive.
-    fn advance(&self, mut half_open: HalfOpen) -> Option<HalfOpen> {
-        let HalfOpen {
-            socket,
-            stream: handshake,
-            incoming,
-        } = &mut half_open;
-        let done = match handshake {
-            Handshake::Stream(stream) => {
-                let received = stream.receive(socket.as_fd(), |bytes| incoming.take(bytes));
-                // A peer that does not read as little as a handshake is not worth waiting for.
-                let flushed = stream.flush(socket.as_fd());
-                received.and(flushed)
-            }
-            Handshake::Opening(opening) => {
-                let opened = opening.receive(socket.as_fd(), |hello| self.tls.choose(hello));
-                opened.and_then(|opened| match opened {
-                    Some(mut stream) => {
-                        let flushed = stream.flush(socket.as_fd());
-                        *handshake = Handshake::Stream(stream);
-                        flushed
-                    }
-                    None => Ok(()),
-                })
-            }
-        };
-        if let Err(end) = done {
+    fn advance(&self, socket: Watch, mut greeting: Greeting) -> Option<(Watch, Greeting)> {
+        let Greeting { handshake, incoming } = &mut greeting;
+        let taken = handshake.advance(socket.as_fd(), &self.tls, |bytes| incoming.take(bytes));
+        if let Err(end) = taken {
             if !matches!(end, End::Cut | End::Closed) {
                 let from = peer_address(socket.as_fd()).ok();
                 limited!(warn, ?from, why = ?end, "closed a connection whose handshake failed");
             }
             return None;
         }
-        let Handshake::Stream(stream) = handshake else {
-            return Some(half_open);
-        };
-        if stream.has_backlog() {
-            return None;
-        }
-        let message = incoming.message().filter(|_| stream.is_established());
+        let message = incoming.message().filter(|_| handshake.is_established());
         let Some(message) = message else {
-            return Some(half_open);
+            return (!handshake.has_backlog()).then_some((socket, greeting));
         };
-        let (proof, message) = (stream.peer()?, message.to_vec());
-        let HalfOpen {
-            socket,
-            stream: Handshake::Stream(stream),
-            ..
-        } = half_open
-        else {
-            return None;
-        };
+        let message = message.to_vec();
+        let (stream, proof) = greeting.handshake.into_established()?;
         self.greet(Greeted { socket, stream }, proof, &message);
         None
     }
@@ -290,7 +172,7 @@ impl Acceptor {
             Ok(connection) => {
                 let max_body = self.config.to_source.max_body();
                 let link = link::new(&connection, hello, peer, Some(Key::of(number)), max_body);
-                self.state().links.push_back(link);
+                self.links().push_back(link);
                 self.waiting.fetch_add(1, Ordering::Release);
                 self.doorbell.wake();
             }
@@ -303,7 +185,12 @@ impl Acceptor {
 ///
 /// # Errors
 /// The reason for the peer.
-fn admit(connect: &Connect, keys: &TlsKeys, proof: Proof, from: Option<SocketAddr>) -> Result<Peer, String> {
+pub(super) fn admit(
+    connect: &Connect,
+    keys: &TlsKeys,
+    proof: Proof,
+    from: Option<SocketAddr>,
+) -> Result<Peer, String> {
     let Proof { key, chain } = proof;
     let mut name = connect.name_of_key(&key).map(str::to_owned);
     if connect.is_revoked(&key) {
@@ -352,26 +239,6 @@ fn admit(connect: &Connect, keys: &TlsKeys, proof: Proof, from: Option<SocketAdd
     })
 }
 
-impl State {
-    fn take_oldest(&mut self) -> Option<HalfOpen> {
-        while let Some(token) = self.order.pop_front() {
-            if let Some(oldest) = self.half_open.remove(&token) {
-                return Some(oldest);
-            }
-        }
-        None
-    }
-
-    /// Forgets the tokens of handshakes that are over.
-    fn trim(&mut self) {
-        while let Some(token) = self.order.front()
-            && !self.half_open.contains_key(token)
-        {
-            self.order.pop_front();
-        }
-    }
-}
-
 /// A connection whose hello has arrived.
 struct Greeted {
     socket: Watch,
@@ -390,26 +257,14 @@ impl Greeted {
 
 impl Watched for Acceptor {
     fn ready(self: Arc<Self>, token: Token) {
-        if token == self.listening.token() {
-            return self.accept_pending();
-        }
-        let half_open = self.state().half_open.remove(&token);
-        let half_open = half_open.and_then(|half_open| self.advance(half_open));
-        let mut state = self.state();
-        if let Some(half_open) = half_open {
-            state.half_open.insert(token, half_open);
-        }
-        state.trim();
+        self.half_open
+            .ready(token, &self.as_watched(), |socket, greeting| {
+                self.advance(socket, greeting)
+            });
     }
 
     fn due(self: Arc<Self>, token: Token) {
-        if token == self.listening.token() {
-            let _ = self.listening.watch(EventFlags::IN, self.as_watched());
-            return;
-        }
-        let overdue = self.state().half_open.remove(&token);
-        drop(overdue);
-        self.state().trim();
+        self.half_open.due(token, &self.as_watched());
     }
 }
 
@@ -423,7 +278,7 @@ mod tests {
     use crate::transport::tls::tests::authority::{Authority, Says};
 
     /// One whose sockets no thread watches, and its address.
-    fn idle() -> (Arc<Acceptor>, SocketAddr) {
+    fn idle() -> (Arc<Acceptor>, Arc<Watcher>, SocketAddr) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -439,86 +294,29 @@ mod tests {
             ..ListenConfig::new(limits)
         };
         let acceptor = Acceptor {
-            listening: Watch::new(&watcher, listener.into()),
+            half_open: HalfOpen::new(&watcher, listener.into(), config.peer_timeout),
             config,
             tls: Server::new(&keys).unwrap(),
             keys,
             node: AtomicU32::new(0),
-            watcher,
             doorbell: Arc::new(Doorbell::new().unwrap()),
             last: AtomicU64::new(0),
-            state: Mutex::default(),
+            links: Mutex::default(),
             waiting: AtomicUsize::new(0),
         };
-        (Arc::new(acceptor), address)
-    }
-
-    #[test]
-    fn the_oldest_of_too_many_half_open_connections_is_closed() {
-        let (acceptor, address) = idle();
-        let mut clients = Vec::new();
-        let mut connect = || {
-            let before = acceptor.state().order.len();
-            clients.push(std::net::TcpStream::connect(address).unwrap());
-            acceptor.accept_pending();
-            let state = acceptor.state();
-            assert_eq!(state.order.len(), before + 1);
-            (*state.order.back().unwrap(), state.half_open.len())
-        };
-        let tokens: Vec<Token> = (1..=MOST_HALF_OPEN)
-            .map(|count| {
-                let (token, half_open) = connect();
-                assert_eq!(half_open, count);
-                token
-            })
-            .collect();
-        let is_there = |token| acceptor.state().half_open.contains_key(token);
-        assert!(tokens.iter().all(is_there));
-        for socket in acceptor.state().half_open.values() {
-            let flags = rustix::fs::fcntl_getfl(&socket.socket).unwrap();
-            assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
-            let flags = rustix::io::fcntl_getfd(&socket.socket).unwrap();
-            assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
-        }
-        Watched::due(Arc::clone(&acceptor), tokens[1]);
-        Watched::ready(Arc::clone(&acceptor), tokens[2]);
-        assert!(
-            !is_there(&tokens[1]) && is_there(&tokens[2]),
-            "overdue, and silent"
-        );
-        assert_eq!(connect().1, MOST_HALF_OPEN);
-        assert!(is_there(&tokens[0]));
-        let (last, half_open) = {
-            let before = acceptor.state().half_open.len();
-            let socket = std::net::TcpStream::connect(address).unwrap();
-            acceptor.accept_pending();
-            let last = *acceptor.state().order.back().unwrap();
-            drop(socket);
-            (last, (before, acceptor.state().half_open.len()))
-        };
-        assert_eq!(half_open, (MOST_HALF_OPEN, MOST_HALF_OPEN));
-        assert!(!is_there(&tokens[0]) && is_there(&tokens[2]) && is_there(&last));
-        // A source that has left is forgotten, and so are the tokens of all that came before and are no more.
-        Watched::ready(Arc::clone(&acceptor), last);
-        assert!(!is_there(&last));
-        for token in &tokens {
-            Watched::due(Arc::clone(&acceptor), *token);
-        }
-        let state = acceptor.state();
-        assert_eq!(state.half_open.len(), 1);
-        assert!(state.half_open.contains_key(state.order.front().unwrap()));
+        (Arc::new(acceptor), watcher, address)
     }
 
     #[test]
     fn a_hello_is_checked_to_its_last_byte_and_places_are_counted() {
         use crate::transport::tls::credentials::{Client, server_name};
 
-        let (acceptor, address) = idle();
+        let (acceptor, watcher, address) = idle();
         let client = Client::new(&TlsKeys::of_tests(), "here").unwrap();
         let tls = rustls::ClientConnection::new(client.config, server_name()).unwrap();
         let socket = std::net::TcpStream::connect(address).unwrap();
         let greeted = Greeted {
-            socket: Watch::new(&acceptor.watcher, socket.into()),
+            socket: Watch::new(&watcher, socket.into()),
             stream: Stream::new(tls),
         };
         let check = |message: &[u8]| {

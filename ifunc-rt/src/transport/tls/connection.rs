@@ -9,9 +9,9 @@ use rustix::event::PollFlags;
 use rustix::net::{Shutdown, shutdown};
 
 use super::flow::{Flow, Packet};
-use super::socket::{undelivered, wait};
 use super::stream::{End, Stream};
 use crate::os::{Epoll, EventFd, EventFlags, is_hung_up};
+use crate::transport::socket::{undelivered, wait};
 use crate::transport::watch::{Token, Watch, Watched};
 use crate::transport::{LinkError, Waiter};
 

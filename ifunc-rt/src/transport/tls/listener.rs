@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::acceptor::Acceptor;
 use super::credentials;
 use crate::keys::TlsKeys;
+use crate::policy::Connect;
 use crate::transport::address::{Address, HostPort};
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener};
 
@@ -23,18 +24,12 @@ pub(in crate::transport) fn listen(
 ) -> Result<Box<dyn Listener>, ListenError> {
     let address = Address::Tls(at.clone()).to_string();
     let failed = |doing: String| move |source| ListenError::Io { doing, source };
-    let problem = |problem| ListenError::Keys {
+    let connect = config.connect.get();
+    let keys = TlsKeys::or_env(connect.tls.as_ref()).map_err(|problem| ListenError::Keys {
         address: address.clone(),
         problem,
-    };
-    let connect = config.connect.get();
-    let keys = TlsKeys::or_env(connect.tls.as_ref()).map_err(problem)?;
-    if keys.has_no_peers() && !connect.has_keys() {
-        return Err(problem(
-            "its policy admits no key and no certificate, so no source could connect; help: `Policy::connect_key`, `Policy::connect_certificate`, or name the files of the sources' public keys in IFUNC_TLS_PEERS".into(),
-        ));
-    }
-    let tls = credentials::Server::new(&keys).map_err(|error| problem(error.to_string()))?;
+    })?;
+    let tls = server(&address, &keys, &connect)?;
     let resolved = at
         .resolve()
         .map_err(failed(format!("looking for the host of `{at}`")))?;
@@ -59,6 +54,24 @@ pub(in crate::transport) fn listen(
         }),
         acceptor,
     }))
+}
+
+/// What a target that listens at `address` answers handshakes by.
+pub(super) fn server(
+    address: &str,
+    keys: &TlsKeys,
+    connect: &Connect,
+) -> Result<credentials::Server, ListenError> {
+    let problem = |problem| ListenError::Keys {
+        address: address.to_owned(),
+        problem,
+    };
+    if keys.has_no_peers() && !connect.has_keys() {
+        return Err(problem(
+            "its policy admits no key and no certificate, so no source could connect; help: `Policy::connect_key`, `Policy::connect_certificate`, or name the files of the sources' public keys in IFUNC_TLS_PEERS".into(),
+        ));
+    }
+    credentials::Server::new(keys).map_err(|error| problem(error.to_string()))
 }
 
 impl Listener for TlsListener {

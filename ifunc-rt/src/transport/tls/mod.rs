@@ -2,8 +2,8 @@
 //!
 //! Both sides prove that they hold an ed25519 key: raw public keys (RFC 7250), no certificates ([`credentials`]). The target's
 //! policy decides which keys connect; a source knows the keys of its targets. The handshakes of a target run on the
-//! [background thread](super::watch), a bounded number at a time, each with a deadline ([`acceptor`]). Over the encrypted stream the
-//! sides exchange hellos ([`greeting`]), then frames ([`wire`], [`flow`]).
+//! [background thread](super::watch), a bounded number at a time, each with a deadline ([`half_open`](super::half_open), [`acceptor`]).
+//! Over the encrypted stream the sides exchange hellos ([`greeting`]), then frames ([`wire`], [`flow`]).
 //!
 //! After that the transport has no thread for a connection: the thread that polls it reads its socket, decrypts what has arrived and
 //! puts the bodies into memory of this process alone, where the peer cannot change them ([`connection`], [`link`]). A frame is
@@ -22,7 +22,9 @@ pub(crate) mod fuzzing;
 mod greeting;
 mod link;
 mod listener;
-mod socket;
+#[cfg(feature = "ucx")]
+pub(super) mod once;
+mod server;
 mod source;
 mod stream;
 mod wire;

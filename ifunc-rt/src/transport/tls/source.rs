@@ -1,7 +1,7 @@
 //! The source's side of making a connection.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use super::credentials::{self, Client, Proof, Unknown};
 use super::flow::Flow;
 use super::greeting::{self, Incoming};
 use super::link;
-use super::socket::{connect_until, set_options, wait};
 use super::stream::{End, Stream};
 use crate::keys::{CertificateError, TlsKeys};
 use crate::transport::address::{Address, HostPort};
+use crate::transport::socket::{connect_until, set_options, wait};
 use crate::transport::watch::{Watch, Watcher};
 use crate::transport::{Certified, ConnectConfig, ConnectError, Link, Peer};
 
@@ -38,63 +38,27 @@ pub(in crate::transport) fn connect(
         deadline,
     };
     let keys = TlsKeys::or_env(config.tls.as_ref()).map_err(|problem| attempt.keys(problem))?;
-    if keys.has_no_peers() && keys.targets().is_none() {
-        return Err(attempt.keys(
-            "this process knows the key of no target; help: `TlsKeys::peer`, or name the file of the target's public key in IFUNC_TLS_PEERS, or that of its authority in IFUNC_TLS_AUTHORITY".into(),
-        ));
-    }
+    attempt.check_targets(&keys)?;
     let socket = attempt.reach(at, config)?;
-    let Client { config: tls, unknown } =
-        Client::new(&keys, &at.host).map_err(|error| attempt.keys(error.to_string()))?;
-    let tls = ClientConnection::new(tls, credentials::server_name())
-        .map_err(|error| attempt.keys(error.to_string()))?;
-    let mut stream = Stream::new(tls);
     let mut incoming = Incoming::default();
-    // TLS keeps it until both sides have proved their keys.
-    stream.encrypt(&greeting::of_source(&config.hello), &[]);
-    while incoming.message().is_none() {
-        let socket = socket.as_fd();
-        let flushed = stream.flush(socket);
-        let received = stream.receive(socket, |bytes| incoming.take(bytes));
-        // The answer to what was received: an alert, if TLS refuses it.
-        let answered = stream.flush(socket);
-        if incoming.message().is_some() {
-            break;
-        }
-        if let Err(end) = received.and(flushed).and(answered) {
-            return Err(attempt.ended(end, &unknown, &keys));
-        }
-        if Instant::now() >= deadline {
-            return Err(attempt.timeout("it accepted the connection and did not answer"));
-        }
-        let writing = if stream.has_backlog() {
-            PollFlags::OUT
-        } else {
-            PollFlags::empty()
-        };
-        wait(socket, PollFlags::IN | writing, deadline);
-    }
+    let sent = greeting::of_source(&config.hello);
+    let stream = attempt.converse(
+        &keys,
+        &at.host,
+        socket.as_fd(),
+        &sent,
+        |_| Ok(()),
+        |bytes| {
+            incoming.take(bytes)?;
+            Ok(incoming.message().is_some())
+        },
+        || (Instant::now() < deadline).then_some(deadline),
+    )?;
     let message = incoming.message().unwrap_or_default();
     let answer = greeting::parse(message, config.max_ring);
     let (hello, [to_target, to_source]) =
         answer.map_err(|declined| declined.into_error(attempt.address.clone()))?;
-    let Some(Proof { key, chain }) = stream.peer() else {
-        return Err(attempt.protocol("it speaks another protocol over TLS"));
-    };
-    let certified = chain.map(|chain| {
-        let name = keys
-            .targets()
-            .and_then(|(_, name)| name)
-            .unwrap_or(&at.host)
-            .into();
-        Arc::new(Certified { name, chain })
-    });
-    let peer = Peer {
-        uid: None,
-        pid: None,
-        key: Some(key),
-        certified,
-    };
+    let peer = attempt.peer(&stream, &keys, &at.host)?;
     let watching = |error| attempt.failed("watching the connection", error);
     let watcher = Watcher::of_this_process().map_err(watching)?;
     let doorbell = Arc::new(Doorbell::new().map_err(watching)?);
@@ -104,12 +68,91 @@ pub(in crate::transport) fn connect(
 }
 
 /// One attempt to connect.
-struct Attempt {
-    address: String,
-    deadline: Instant,
+pub(super) struct Attempt {
+    pub(super) address: String,
+    pub(super) deadline: Instant,
 }
 
 impl Attempt {
+    /// Checks whether a target can be known by the keys.
+    pub(super) fn check_targets(&self, keys: &TlsKeys) -> Result<(), ConnectError> {
+        if keys.has_no_peers() && keys.targets().is_none() {
+            return Err(self.keys(
+                "this process knows the key of no target; help: `TlsKeys::peer`, or name the file of the target's public key in IFUNC_TLS_PEERS, or that of its authority in IFUNC_TLS_AUTHORITY".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sends a message inside of TLS to the target of this name, and calls `take` with what it answers, until `take` returns that this was
+    /// all. `check` sees the socket before what has arrived is taken for TLS. Before each wait `next_wait` says until when to wait;
+    /// `None`: not any more.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "both transports state all of them, once"
+    )]
+    pub(super) fn converse(
+        &self,
+        keys: &TlsKeys,
+        name: &str,
+        socket: BorrowedFd<'_>,
+        message: &[u8],
+        mut check: impl FnMut(BorrowedFd<'_>) -> Result<(), ConnectError>,
+        mut take: impl FnMut(&[u8]) -> Result<bool, &'static str>,
+        mut next_wait: impl FnMut() -> Option<Instant>,
+    ) -> Result<Stream, ConnectError> {
+        let Client { config: tls, unknown } =
+            Client::new(keys, name).map_err(|error| self.keys(error.to_string()))?;
+        let tls = ClientConnection::new(tls, credentials::server_name())
+            .map_err(|error| self.keys(error.to_string()))?;
+        let mut stream = Stream::new(tls);
+        // TLS keeps it until both sides have proved their keys.
+        stream.encrypt(message, &[]);
+        let mut is_whole = false;
+        loop {
+            let flushed = stream.flush(socket);
+            check(socket)?;
+            let received = stream.receive(socket, |bytes| {
+                is_whole = take(bytes)?;
+                Ok(())
+            });
+            // The answer to what was received: an alert, if TLS refuses it.
+            let answered = stream.flush(socket);
+            if is_whole {
+                return Ok(stream);
+            }
+            if let Err(end) = received.and(flushed).and(answered) {
+                return Err(self.ended(end, &unknown, keys));
+            }
+            let Some(until) = next_wait() else {
+                return Err(self.timeout("it accepted the connection and did not answer"));
+            };
+            let writing = if stream.has_backlog() {
+                PollFlags::OUT
+            } else {
+                PollFlags::empty()
+            };
+            wait(socket, PollFlags::IN | writing, until);
+        }
+    }
+
+    /// Who the target at the other end of the stream is.
+    pub(super) fn peer(&self, stream: &Stream, keys: &TlsKeys, host: &str) -> Result<Peer, ConnectError> {
+        let Some(Proof { key, chain }) = stream.peer() else {
+            return Err(self.protocol("it speaks another protocol over TLS"));
+        };
+        let certified = chain.map(|chain| {
+            let name = keys.targets().and_then(|(_, name)| name).unwrap_or(host).into();
+            Arc::new(Certified { name, chain })
+        });
+        Ok(Peer {
+            uid: None,
+            pid: None,
+            key: Some(key),
+            certified,
+        })
+    }
+
     /// A socket that is connected to what listens there.
     fn reach(&self, at: &HostPort, config: &ConnectConfig) -> Result<OwnedFd, ConnectError> {
         let host = at

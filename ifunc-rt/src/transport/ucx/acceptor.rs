@@ -2,68 +2,94 @@
 
 use ifunc_abi::hello::HelloError;
 
-use ::ucx::{ConnectionRequest, EndpointId, ErrorMode};
+use ::ucx::EndpointId;
 
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
 use super::events::Data;
-use super::handshake::{Hello, Mode, Welcome};
+use super::handshake::{Hello, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
-use super::table::{ConnectionId, Stage};
+use super::table::{Acceptor, ConnectionId, Stage, State};
 use crate::observe::limited;
+use crate::transport::address::WorkerAddress;
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT, refusal};
-use crate::transport::no_more_than;
+use crate::transport::{Peer, no_more_than};
 
 /// How many half-open connections there may be at a time.
 pub(super) const MOST_HALF_OPEN: usize = if cfg!(test) { 32 } else { 256 };
 
 impl Locked<'_> {
-    /// A peer connects to UCX's listener.
-    pub(super) fn admit(&mut self, request: ConnectionRequest) {
-        let from = self.worker.client_address(&request);
-        let address = from.map(|from| from.ip());
-        let acceptor = self.state.acceptor.as_ref();
-        let is_admitted = acceptor.is_none_or(|acceptor| acceptor.connect.get().admits_address(address));
-        if !is_admitted {
+    /// A source asks for the address of this worker, and says that of its own: makes a half-open connection to it. Returns this worker's
+    /// address, and the nonce with which the source says hello.
+    ///
+    /// # Errors
+    /// Why the connection is not taken, and whether at this moment alone.
+    pub(super) fn introduce(
+        &mut self,
+        known: Option<Peer>,
+        source: &WorkerAddress,
+    ) -> Result<(ConnectionId, Nonce, WorkerAddress), (bool, String)> {
+        // The next endpoint may have the id of one that failed.
+        self.dispatch();
+        let Some(acceptor) = &self.state.acceptor else {
+            return Err((true, "it stops listening".into()));
+        };
+        if let Some(why) = acceptor.why_busy(&self.state) {
+            return Err((true, why));
+        }
+        self.free_a_place();
+        let refused = |doing: &str, why: &dyn std::fmt::Display| {
+            limited!(warn, %why, doing, "refused a connection");
+            Err((
+                false,
+                format!(
+                    "{doing}: UCX says: {why}; help: both sides need a transport in common: see UCX_TLS and UCX_NET_DEVICES of both"
+                ),
+            ))
+        };
+        let own = match self.address() {
+            Ok(own) => own,
+            Err(error) => return refused(error.doing, &error.status),
+        };
+        let endpoint = match self.route_to(source) {
+            Ok(endpoint) => endpoint,
+            Err(status) => return refused("it cannot reach this process's worker", &status),
+        };
+        let id = self.state.insert(endpoint, Stage::HalfOpen);
+        let random = self.state.random(id, "nonce");
+        let mut nonce = Nonce::NONE;
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            nonce = Nonce::new(connection.name, random);
+            connection.nonce = nonce;
+            connection.known = known;
+            connection.am_id = Some(source.am_id());
+        }
+        self.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
+        Ok((id, nonce, own))
+    }
+
+    /// Ends half-open connections that are overdue; where there are as many as there may be, the oldest.
+    fn free_a_place(&mut self) {
+        self.expire();
+        let half_open = self.state.half_open();
+        let oldest = half_open.min_by_key(|id| self.state.connections.get(id).and_then(|c| c.deadline));
+        if self.state.half_open().count() >= MOST_HALF_OPEN
+            && let Some(oldest) = oldest
+        {
             limited!(
                 warn,
-                ?from,
-                "refused a connection: the policy does not admit its address"
+                most = MOST_HALF_OPEN,
+                "closed a connection before its handshake was over: too many are being made at this moment"
             );
-        }
-        // A peer that is not admitted is accepted to be told why, as long as half of the places are left to the others.
-        let places = MOST_HALF_OPEN / if is_admitted { 1 } else { 2 };
-        let unadmitted = address.filter(|_| !is_admitted);
-        let is_full = acceptor.is_none() || self.state.half_open().count() >= places;
-        if !is_admitted && (is_full || unadmitted.is_none()) {
-            return self.worker.reject(request);
-        }
-        if is_full {
-            limited!(
-                warn,
-                ?from,
-                "refused a connection: too many are being made at this moment"
-            );
-            return self.worker.reject(request);
-        }
-        match self.worker.accept(request, ErrorMode::Peer) {
-            Ok(endpoint) => {
-                tracing::debug!(?from, "a peer connects");
-                let id = self.state.insert(endpoint, Stage::HalfOpen);
-                if let Some(connection) = self.state.connections.get_mut(&id) {
-                    connection.unadmitted = unadmitted;
-                }
-                self.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
-            }
-            Err(status) => limited!(warn, ?from, %status, "a connection could not be made"),
+            self.forget(oldest);
         }
     }
 
-    /// A message to no connection. Where there is no listener, it may be a hello.
+    /// A message to no connection. Where sources connect without an exchange, it may be a hello.
     pub(super) fn admit_by_message(&mut self, from: Option<EndpointId>, head: Option<Head>, data: Data) {
         let acceptor = self.state.acceptor.as_ref();
-        let open = acceptor.is_some_and(|acceptor| acceptor.listener.is_none())
-            && self.state.half_open().count() < MOST_HALF_OPEN;
+        let by_exchange = acceptor.is_some_and(|acceptor| acceptor.by_exchange);
+        let open = acceptor.is_some() && !by_exchange && self.state.half_open().count() < MOST_HALF_OPEN;
         let (mut hello, mut welcomed) = (None, None);
         if let (Data::Copied(packet, len), Some(head)) = (&data, head) {
             let body = packet.body(*len);
@@ -84,6 +110,13 @@ impl Locked<'_> {
             return self.answer_with_fin(from, name);
         }
         let Some(hello) = hello else { return };
+        if by_exchange {
+            limited!(
+                warn,
+                "dropped a hello without the nonce that this target gives sources: a process reaches the port of its UCX worker"
+            );
+            return;
+        }
         if !open {
             return hello.map_or((), |hello| self.answer_with_fin(from, hello.name));
         }
@@ -141,34 +174,41 @@ impl Locked<'_> {
             return Err("a source that calls a source");
         };
         let welcome = acceptor.welcome;
-        let (mut name, mut unadmitted) = (Name::NONE, None);
+        let by_exchange = acceptor.by_exchange;
+        let mut name = Name::NONE;
         if let Some(connection) = state.connections.get_mut(&id) {
-            (name, unadmitted) = (connection.name, connection.unadmitted);
+            if by_exchange && hello.as_ref().is_ok_and(|hello| hello.nonce != connection.nonce) {
+                // It may be another peer's. The source has its time.
+                limited!(
+                    warn,
+                    "dropped a hello with another nonce than the source was given"
+                );
+                return Ok(());
+            }
+            name = connection.name;
             if let Ok(hello) = &hello {
                 connection.peer = hello.name;
                 connection.hello = Some(hello.hello);
             }
         }
-        let most = acceptor.most;
-        let taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Put(_));
-        let live = state.connections.values();
-        let live = live.filter(|c| taken(&c.stage) && c.gone.is_none() && !c.closed);
-        let is_full = hello.is_ok() && live.count() >= most;
+        let busy = state
+            .acceptor
+            .as_ref()
+            .and_then(|acceptor| acceptor.why_busy(state));
         let mut in_terms_of = mode;
         // Other refusals are the same at the next attempt.
-        let busy = hello.is_ok() && unadmitted.is_none();
-        let why = match hello {
-            Ok(_) if let Some(address) = unadmitted => {
-                format!("its policy does not admit {address}; help: `Policy::connect_from` on the target")
-            }
-            Ok(_) if is_full => no_more_than(most),
-            Ok(_) if mode == Mode::Puts && acceptor.waiting.len() < MOST_WAITING => {
+        let is_busy = hello.is_ok();
+        let why = match (hello, busy) {
+            (Ok(_), Some(why)) => why,
+            (Ok(_), None) if mode == Mode::Puts => {
                 // Half open until the source has offered its ring.
                 self.offer_ring(id, welcome);
                 return Ok(());
             }
-            Ok(_) if acceptor.waiting.len() < MOST_WAITING => {
-                acceptor.waiting.push_back(id);
+            (Ok(_), None) => {
+                if let Some(acceptor) = &mut state.acceptor {
+                    acceptor.waiting.push_back(id);
+                }
                 let stage = Stage::Open {
                     out: send_window(welcome.to_source),
                     incoming: Incoming::new(welcome.to_target),
@@ -178,16 +218,15 @@ impl Locked<'_> {
                 self.notify_peer(id, Notice::Welcome, 0, &welcome.encode(mode, name));
                 return Ok(());
             }
-            Ok(_) => TOO_MANY_WAIT.to_owned(),
-            Err(error @ HelloError::Version(_)) => error.to_string(),
-            Err(HelloError::Transport(tag)) if let Some(theirs) = Mode::of(tag) => {
+            (Err(error @ HelloError::Version(_)), _) => error.to_string(),
+            (Err(HelloError::Transport(tag)), _) if let Some(theirs) = Mode::of(tag) => {
                 in_terms_of = theirs;
                 let (ours, theirs) = (mode.scheme(), theirs.scheme());
                 format!("it is reached by `{ours}://`, not by `{theirs}://`")
             }
-            Err(_) => return Err("its first message is of no known form"),
+            (Err(_), _) => return Err("its first message is of no known form"),
         };
-        self.turn_away(id, in_terms_of, &why, busy);
+        self.turn_away(id, in_terms_of, &why, is_busy);
         Ok(())
     }
 
@@ -197,5 +236,23 @@ impl Locked<'_> {
         // The peer closes it when it has read that; until then it is half open, and a second hello is malformed.
         self.state.set_stage(id, Stage::TurnedAway);
         self.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
+    }
+}
+
+impl Acceptor {
+    /// Why the target takes no connection at this moment.
+    fn why_busy(&self, state: &State) -> Option<String> {
+        let is_taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Put(_));
+        let live = state.connections.values();
+        let live = live.filter(|c| is_taken(&c.stage) && c.gone.is_none() && !c.closed);
+        if live.count() >= self.most {
+            limited!(
+                warn,
+                most = self.most,
+                "refused a connection: the target has as many as `max_connections` of its builder admits"
+            );
+            return Some(no_more_than(self.most));
+        }
+        (self.waiting.len() >= MOST_WAITING).then(|| TOO_MANY_WAIT.to_owned())
     }
 }

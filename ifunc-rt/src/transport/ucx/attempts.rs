@@ -33,7 +33,7 @@ pub(super) fn until(
     deadline: Instant,
     mut attempt: impl FnMut(&mut Attempt) -> Result<Link, ConnectError>,
 ) -> Result<Link, ConnectError> {
-    let mut one = Attempt::new(deadline, Instant::now(), FIRST, TIMEOUT);
+    let mut one = Attempt::first(deadline);
     loop {
         match attempt(&mut one) {
             Err(ConnectError::Timeout { .. }) if Instant::now() < deadline => {
@@ -46,6 +46,11 @@ pub(super) fn until(
 }
 
 impl Attempt {
+    /// The first of those until `deadline`.
+    pub(super) fn first(deadline: Instant) -> Self {
+        Self::new(deadline, Instant::now(), FIRST, TIMEOUT)
+    }
+
     fn new(deadline: Instant, now: Instant, slice: Duration, timeout: Duration) -> Self {
         Self {
             deadline,

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::attempts;
 use super::engine::Engine;
+use super::exchange::source::Host;
 use super::handshake::Mode;
 use super::source::look_up;
 use crate::transport::address::Address;
@@ -40,19 +41,22 @@ impl Connector for Beside {
     ) -> Option<Result<Link, ConnectError>> {
         let (mode, at) = Mode::of_host(to)?;
         let library = self.engine.lock().worker.library();
-        let host = match look_up(library, at) {
-            Ok(host) => host,
+        let resolved = match look_up(library, at) {
+            Ok(resolved) => resolved,
             Err(error) => return Some(Err(error)),
         };
-        if mode != self.mode || host.ip().is_loopback() != self.is_loopback {
+        if mode != self.mode || resolved.ip().is_loopback() != self.is_loopback {
             return None;
         }
         let address = to.to_string();
+        let host = Host {
+            mode,
+            at: resolved,
+            name: &at.host,
+            address: &address,
+        };
         Some(attempts::until(deadline, |attempt| {
-            let calling = self
-                .engine
-                .lock()
-                .call_host(&self.engine, host, config.hello, &address)?;
+            let calling = self.engine.call_host(&host, config, attempt)?;
             calling.wait_beside(attempt.deadline, || attempt.is_hopeless())
         }))
     }

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use ::ucx::Status;
+use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
 use super::engine::{LINGER, Locked};
 use super::header::Notice;
-use super::table::{Connection, ConnectionId, Stage};
+use super::table::{Connection, ConnectionId, Stage, State};
 use crate::transport::LinkError;
 
 impl Locked<'_> {
@@ -57,19 +58,25 @@ impl Locked<'_> {
         self.end(id, LinkError::Closed);
     }
 
-    /// Closes the endpoint of a connection, if it has one of its own.
+    /// Closes the endpoint of a connection, if it has one of its own or is the last on its route, and the socket.
     pub(super) fn drop_endpoint(&mut self, id: ConnectionId) {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
-        if let Some(endpoint) = connection.endpoint.take()
-            && endpoint.is_owned()
-        {
+        // The peer learns by its end that the connection is over.
+        connection.socket = None;
+        let route = connection.route;
+        let Some(endpoint) = connection.endpoint.take() else {
+            return;
+        };
+        let closing = if endpoint.is_owned() {
             self.state.endpoints.remove(&endpoint.id());
-            let closing = self.close(endpoint);
-            if let Some(connection) = self.state.connections.get_mut(&id) {
-                connection.closing = closing;
-            }
+            self.close(endpoint)
+        } else {
+            route.and_then(|route| self.leave_route(route))
+        };
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.closing = closing;
         }
     }
 
@@ -91,11 +98,17 @@ impl Locked<'_> {
         self.state.awake.remove(&id);
         self.state.expecting.remove(&id);
         self.state.timed -= usize::from(connection.deadline.is_some());
-        if let Stage::Put(rings) = connection.stage
-            && let Some(closing) = connection.closing
-            && let Some(kept) = self.state.closing.get_mut(&closing)
-        {
-            *kept = Some(rings);
+        let Stage::Put(rings) = connection.stage else {
+            return;
+        };
+        let State { closing, routes, .. } = &mut self.state;
+        if let Some(kept) = connection.closing.and_then(|id| closing.get_mut(&id)) {
+            return kept.push(*rings);
+        }
+        let Some(id) = connection.route else { return };
+        if routes.get_mut(&id).is_some_and(|route| route.keep(*rings)) {
+            let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
+            self.route_failed(id, why);
         }
     }
 

@@ -32,13 +32,12 @@ impl Locked<'_> {
             self.worker.handler().take(&mut events);
             some = true;
             // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
-            let (mut failed, mut requested) = (Vec::new(), Vec::new());
+            let mut failed = Vec::new();
             for event in events.drain(..) {
                 match event {
                     Event::Message { from, head, data } => self.message(from, head, data),
                     Event::Completed(packet, result) => self.completed(packet, result),
                     Event::Failed(endpoint, why) => failed.push((endpoint, why)),
-                    Event::Requested(request) => requested.push(request),
                 }
             }
             self.state.events = events;
@@ -47,13 +46,6 @@ impl Locked<'_> {
             }
             for id in std::mem::take(&mut self.state.broken) {
                 self.drop_endpoint(id);
-            }
-            if !requested.is_empty() {
-                // Half-open connections that are overdue go first.
-                self.expire();
-            }
-            for request in requested {
-                self.admit(request);
             }
         }
         some
@@ -287,15 +279,14 @@ impl Locked<'_> {
 
     /// The peer of an endpoint is gone.
     fn failed(&mut self, endpoint: EndpointId, why: Status) {
+        if self.route_failed(endpoint, why) {
+            return;
+        }
         let Some(&id) = self.state.endpoints.get(&endpoint) else {
             return;
         };
         tracing::debug!(%why, "an endpoint failed");
-        if let Some(connection) = self.state.connections.get_mut(&id) {
-            connection.failure = Some(why);
-            connection.end(LinkError::Closed);
-        }
-        self.state.notify(id);
+        self.fail(id, why);
         self.drop_endpoint(id);
     }
 

@@ -163,6 +163,13 @@ impl Engine {
         locked
     }
 
+    /// As [`lock`](Self::lock), on a worker of our own. `None`: another thread has it, maybe for long: one that connects or closes.
+    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
+        debug_assert!(self.attached.is_none());
+        let core = self.core.try_lock()?;
+        Some(Locked { engine: self, core })
+    }
+
     /// How often UCX was progressed.
     pub(super) fn polls(&self) -> u64 {
         self.polls.load(Ordering::Acquire)

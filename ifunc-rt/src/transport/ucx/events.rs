@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::ucx::{Buffer, Callback, ConnectionRequest, EndpointId, Handler, Kept, Message, Rendezvous, Status};
+use ::ucx::{Buffer, Callback, EndpointId, Handler, Kept, Message, Rendezvous, Status};
 use ifunc_abi::frame::BODY_ALIGN;
 
 use super::handshake::LONGEST;
@@ -41,8 +41,6 @@ pub(super) enum Event {
     Completed(Packet, Result<(), Status>),
     /// An endpoint's peer is gone.
     Failed(EndpointId, Status),
-    /// A peer connects.
-    Requested(ConnectionRequest),
 }
 
 /// The data of a message.
@@ -155,10 +153,6 @@ impl Handler for EventQueue {
 
     fn endpoint_failed(&mut self, endpoint: EndpointId, why: Status) {
         self.push(Event::Failed(endpoint, why));
-    }
-
-    fn connection_requested(&mut self, request: ConnectionRequest) {
-        self.push(Event::Requested(request));
     }
 }
 

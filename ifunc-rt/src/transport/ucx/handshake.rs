@@ -1,21 +1,22 @@
 //! The handshake over UCX. All numbers are little-endian.
 //!
 //! ```text
-//! Hello     hello, name (u64), address of a UCX worker (as `ucx-worker:` has it) or nothing
+//! Hello     hello, name (u64), nonce (u128), address of a UCX worker (as `ucx-worker:` has it) or nothing
 //! Welcome   hello, name (u64), slots and data bytes to target, to source (u32 each); if frames are put, the target's ring
 //! Memory    the source's ring, if frames are put
 //! Refused   refusal
 //! ```
 //!
 //! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag states the [`Mode`]. The [`Name`] is what
-//! the sender knows the connection by: every message to it carries the name. The address is that of a source that UCX's listener
-//! did not introduce, and that has no endpoint over which the target could answer.
+//! the sender knows the connection by: every message to it carries the name. The [`Nonce`] is that of the target's answer in an
+//! [`exchange`](super::exchange), or 0 where there was none; then the address is that of a source that has no endpoint over which the
+//! target could answer.
 //!
 //! The header of these messages is the same in every version, so that each side can report the other's. The module `put::offer`
 //! describes an offered ring.
 
 use ifunc_abi::hello::{self, HelloError, Message, TransportTag};
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U64, U128};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::Name;
@@ -26,7 +27,33 @@ use crate::transport::handshake::{Declined, NO_KNOWN_FORM, StatedRings, parse_an
 /// Length of a name.
 const NAME: usize = size_of::<U64>();
 /// Longest body of a notice.
-pub(super) const LONGEST: usize = hello::Hello::SIZE + NAME + WorkerAddress::LONGEST;
+pub(super) const LONGEST: usize = hello::Hello::SIZE + NAME + size_of::<U128>() + WorkerAddress::LONGEST;
+
+/// What a target gives a source in an [`exchange`](super::exchange), and takes once: in bits 0–63 the [`Name`] of the connection, in
+/// bits 64–127 a random number.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Nonce(pub(super) u128);
+
+impl Nonce {
+    /// Of a source that was given none.
+    pub(super) const NONE: Self = Self(0);
+
+    pub(super) fn new(name: Name, random: u64) -> Self {
+        Self(u128::from(random) << 64 | u128::from(name.0))
+    }
+
+    /// What the target calls the connection.
+    pub(super) fn name(self) -> Name {
+        Name(self.0 as u64)
+    }
+}
+
+impl std::fmt::Debug for Nonce {
+    /// The random number is a secret of the two sides.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Nonce").field(&self.name().number()).finish()
+    }
+}
 
 /// How frames go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +112,8 @@ pub(super) struct Hello {
     pub(super) hello: hello::Hello,
     /// What it knows the connection by.
     pub(super) name: Name,
+    /// By which it proves that the target has answered it.
+    pub(super) nonce: Nonce,
     /// Where an endpoint to it leads, if it needs one.
     pub(super) address: Option<WorkerAddress>,
 }
@@ -92,6 +121,7 @@ pub(super) struct Hello {
 impl Hello {
     pub(super) fn encode(&self, mode: Mode) -> Vec<u8> {
         let mut message = encode(mode, &self.hello, self.name);
+        message.extend(U128::new(self.nonce.0).as_bytes());
         if let Some(address) = &self.address {
             message.extend(address.to_bytes());
         }
@@ -104,11 +134,17 @@ impl Hello {
             return Err(HelloError::Form);
         };
         let (name, rest) = split_name(rest).ok_or(HelloError::Form)?;
+        let (nonce, rest) = U128::read_from_prefix(rest).map_err(|_| HelloError::Form)?;
         let address = match rest {
             [] => None,
             rest => Some(WorkerAddress::from_bytes(rest).map_err(|_| HelloError::Form)?),
         };
-        Ok(Self { hello, name, address })
+        Ok(Self {
+            hello,
+            name,
+            nonce: Nonce(nonce.get()),
+            address,
+        })
     }
 }
 
@@ -177,8 +213,10 @@ mod tests {
         let mut hello = Hello {
             hello: welcome().hello,
             name: NAMED,
+            nonce: Nonce::new(NAMED, 9),
             address: None,
         };
+        assert_eq!(hello.nonce.name(), NAMED);
         for mode in Mode::ALL {
             let mut message = welcome().encode(mode, NAMED);
             assert_eq!(Welcome::decode(mode, &message), Ok((welcome(), NAMED, &b""[..])));
@@ -226,7 +264,7 @@ mod tests {
         fn any_bytes_are_validated(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
             const WAY: Mode = Mode::Puts;
             if real > 0 {
-                bytes.splice(..0, Hello { hello: welcome().hello, name: NAMED, address: None }.encode(WAY));
+                bytes.splice(..0, Hello { hello: welcome().hello, name: NAMED, nonce: Nonce::NONE, address: None }.encode(WAY));
             }
             let _ = Hello::decode(WAY, &bytes);
             if let Ok((welcome, ..)) = Welcome::decode(WAY, &bytes) {

@@ -39,6 +39,12 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     let key = locked.state.acceptor.is_some().then(|| id.key());
     let connection = locked.state.connections.get(&id)?;
     let hello = connection.hello?;
+    let peer = connection.known.clone().unwrap_or(Peer {
+        uid: None,
+        pid: None,
+        key: None,
+        certified: None,
+    });
     let handle = Arc::new(Handle {
         engine: Arc::clone(engine),
         id,
@@ -61,14 +67,14 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 passed: 0,
             };
             drop(locked);
-            Some(handle.link(hello, key, Ends::other(sender, receiver)))
+            Some(handle.link(hello, key, peer, Ends::other(sender, receiver)))
         }
         Stage::Put(rings) => {
-            let (view, peer) = (rings.view.clone(), rings.peer);
+            let (view, layout) = (rings.view.clone(), rings.peer);
             drop(locked);
-            let sender = put::link::Sender::new(&handle, view.clone(), peer);
+            let sender = put::link::Sender::new(&handle, view.clone(), layout);
             let receiver = put::link::Receiver::new(&handle, view);
-            Some(handle.link(hello, key, Ends::other(sender, receiver)))
+            Some(handle.link(hello, key, peer, Ends::other(sender, receiver)))
         }
         _ => None,
     }
@@ -78,17 +84,12 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
 const CLOSED: LinkError = LinkError::Closed;
 
 impl Handle {
-    fn link(self: Arc<Self>, hello: Hello, key: Option<Key>, ends: Ends) -> Link {
+    fn link(self: Arc<Self>, hello: Hello, key: Option<Key>, peer: Peer, ends: Ends) -> Link {
         Link {
             ends,
             key,
             waiter: self,
-            peer: Peer {
-                uid: None,
-                pid: None,
-                key: None,
-                certified: None,
-            },
+            peer,
             hello,
         }
     }

@@ -1,24 +1,29 @@
-//! The target's side of making connections.
+//! A listening target.
 
 use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use ::ucx::code::{UCS_ERR_ALREADY_EXISTS, UCS_ERR_BUSY};
 use ::ucx::{Error, Library, LoadError};
 
 use super::attached::Attached;
 use super::beside::Beside;
 use super::engine::{Engine, Locked};
+use super::exchange;
 use super::handshake::{Mode, Welcome};
 use super::link;
 use super::settings::check_version;
 use super::table::{Acceptor, Closing};
+use crate::keys::{PublicKey, TlsKeys};
 use crate::transport::address::{Address, HostPort};
+use crate::transport::tls::once;
 use crate::transport::{Connector, Key, Link, ListenConfig, ListenError, Listener};
 
 /// A listening target.
 struct UcxListener {
+    /// Answers sources until it is dropped, which is before the engine is; `None` where they have the worker's address.
+    _exchange: Option<Arc<exchange::acceptor::Acceptor>>,
     engine: Arc<Engine>,
     address: Address,
 }
@@ -47,34 +52,32 @@ pub(crate) fn listen(address: &Address, config: &ListenConfig) -> Result<Box<dyn
         // Sources connect to the worker.
         return Engine::new(ucx, None, config.peer_timeout, Mode::Messages)?.listen(config);
     };
-    let address = at.resolve().map_err(|source| ListenError::Io {
-        doing: format!("looking for the host of `{at}`"),
-        source,
+    let io = |doing: String| move |source| ListenError::Io { doing, source };
+    let resolved = at
+        .resolve()
+        .map_err(io(format!("looking for the host of `{at}`")))?;
+    check_version(ucx.version(), resolved.ip()).map_err(|problem| ListenError::Library { problem })?;
+    let server = server(&address.to_string(), config)?;
+    let key = server.as_ref().map(once::Server::key);
+    let socket = TcpListener::bind(resolved).map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => ListenError::PortInUse { address: resolved },
+        _ => io(format!("listening at `{address}`"))(source),
     })?;
-    check_version(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
-    let engine = Engine::new(ucx, Some(address.ip()), config.peer_timeout, mode)?;
-    let mut locked = engine.lock();
-    let listener = locked
-        .worker
-        .listen(address)
-        .map_err(|error| match error.status.code {
-            UCS_ERR_BUSY | UCS_ERR_ALREADY_EXISTS => ListenError::PortInUse { address },
-            _ => error.into(),
-        })?;
-    let address = listener.address();
-    locked.state.acceptor = Some(Acceptor::new(Some(listener), config));
-    drop(locked);
+    let bound = socket
+        .set_nonblocking(true)
+        .and_then(|()| socket.local_addr())
+        .map_err(io(format!("listening at `{address}`")))?;
+    let engine = Engine::new(ucx, Some(bound.ip()), config.peer_timeout, mode)?;
+    engine.lock().state.acceptor = Some(Acceptor::new(true, config));
+    let exchange = exchange::acceptor::Acceptor::new(&engine, socket.into(), mode, config, server)
+        .map_err(io("starting the thread that watches connections".into()))?;
+    log_trust(ucx, bound, key);
     let at = HostPort {
-        host: address.ip().to_string(),
-        port: address.port(),
+        host: bound.ip().to_string(),
+        port: bound.port(),
     };
-    let ucx_version = ucx.version();
-    if address.ip().is_loopback() {
-        tracing::warn!(%address, %ucx_version, "listening by UCX: every user of this host can connect, and is trusted with this process's memory");
-    } else {
-        tracing::warn!(%address, %ucx_version, "listening by UCX on a network: every host that reaches this address can connect, and is trusted with this process's memory");
-    }
     Ok(Box::new(UcxListener {
+        _exchange: Some(exchange),
         engine,
         address: match mode {
             Mode::Messages => Address::Ucx(at),
@@ -83,17 +86,47 @@ pub(crate) fn listen(address: &Address, config: &ListenConfig) -> Result<Box<dyn
     }))
 }
 
+/// What sources prove their keys to, if the target has keys.
+fn server(address: &str, config: &ListenConfig) -> Result<Option<once::Server>, ListenError> {
+    let connect = config.connect.get();
+    let keys = TlsKeys::given(connect.tls.as_ref()).map_err(|problem| ListenError::Keys {
+        address: address.to_owned(),
+        problem,
+    })?;
+    keys.map(|keys| once::Server::new(address, keys, &connect))
+        .transpose()
+}
+
+/// Logs who can do what to a target that listens.
+fn log_trust(ucx: Library, address: SocketAddr, key: Option<PublicKey>) {
+    let ucx_version = ucx.version();
+    let connects = match key {
+        Some(_) => "the holders of the keys that this target admits connect",
+        None => "every process that the policy's addresses admit connects",
+    };
+    let reaches = if address.ip().is_loopback() {
+        "every user of this host reaches"
+    } else {
+        "every host of the network reaches"
+    };
+    tracing::warn!(
+        %address,
+        key = key.map(|key| key.to_string()),
+        %ucx_version,
+        "listening by UCX: {connects}; {reaches} UCX's own port, which authenticates nobody and is not encrypted, and is trusted there with this process's memory"
+    );
+}
+
 impl Acceptor {
-    /// Where sources connect to UCX's listener, or send a hello to the worker.
-    pub(super) fn new(listener: Option<::ucx::Listener>, config: &ListenConfig) -> Self {
+    /// Where sources say hello after an exchange, or send one to the worker.
+    pub(super) fn new(by_exchange: bool, config: &ListenConfig) -> Self {
         Self {
-            listener,
+            by_exchange,
             welcome: Welcome {
                 hello: config.hello,
                 to_target: config.to_target,
                 to_source: config.to_source,
             },
-            connect: config.connect.clone(),
             most: config.max_connections,
             waiting: VecDeque::new(),
             armed: false,
@@ -192,9 +225,6 @@ impl Locked<'_> {
         let Some(acceptor) = self.state.acceptor.take() else {
             return;
         };
-        if let Some(listener) = acceptor.listener {
-            self.worker.close_listener(listener);
-        }
         // Their sources learn that no target takes them.
         for id in Vec::from_iter(self.state.half_open().chain(acceptor.waiting)) {
             self.forget(id);
@@ -217,7 +247,7 @@ impl Engine {
                 holder: Some(std::process::id().cast_signed()),
             });
         }
-        locked.state.acceptor = Some(Acceptor::new(None, config));
+        locked.state.acceptor = Some(Acceptor::new(false, config));
         let ucx_version = locked.worker.library().version();
         drop(locked);
         match self.attached() {
@@ -230,6 +260,7 @@ impl Engine {
             ),
         }
         Ok(Box::new(UcxListener {
+            _exchange: None,
             engine: Arc::clone(self),
             address,
         }))

@@ -47,6 +47,12 @@ impl<T> Lock<T> {
         Held { lock: self }
     }
 
+    /// `None`: another thread has it.
+    pub(super) fn try_lock(&self) -> Option<Held<'_, T>> {
+        // Not `then_some`: a guard that is made and dropped gives another thread's lock back.
+        self.try_take().then(|| Held { lock: self })
+    }
+
     pub(super) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -126,6 +132,15 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), (3 * ROUNDS, 3 * ROUNDS));
+    }
+
+    #[test]
+    fn an_attempt_takes_nothing_from_another_thread() {
+        let lock = Lock::new(1);
+        let held = lock.lock();
+        assert!((0..2).all(|_| lock.try_lock().is_none()));
+        drop(held);
+        assert!((0..2).all(|_| lock.try_lock().is_some()));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! UCX is found when it is needed; nothing is linked. Each listener and each source's link has a context and a worker of
 //! its own ([`engine`], with [`requests`]), used under one [`lock`]; the links that a node makes to other nodes are on its listener's ([`beside`]). UCX's callbacks only fill an event queue ([`events`]); what follows from
-//! it is decided when UCX has returned ([`dispatch`], [`acceptor`], [`closing`]). A source connects to the address of UCX's listener and sends a
-//! hello, which the target answers ([`handshake`]). Each frame is an active message ([`header`]), sent from the buffer that
+//! it is decided when UCX has returned ([`dispatch`], [`acceptor`], [`closing`]). A source learns the address of the target's worker over a
+//! socket, before UCX takes a byte of either ([`exchange`]), and sends a hello to it, which the target answers ([`handshake`]). Each frame is an active message ([`header`]), sent from the buffer that
 //! it was encoded in ([`packet`]); UCX sends small ones eagerly and lets large ones be fetched. What may be under way is
 //! bounded by credits ([`credits`]), so that a peer cannot make this process take memory without limit. Messages may
 //! overtake each other; frames are put in order before their credits are given back.
@@ -17,9 +17,11 @@
 //!
 //! **Where it was tested.** Over TCP and shared memory only. On RDMA hardware it was not.
 //!
-//! **Trust.** Every process that reaches a UCX worker is trusted with its process's memory: over TCP and shared memory UCX
-//! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are not its own. A target listens on this host's
-//! loopback device unless told otherwise, and logs from where it can be reached. On loopback, that is every user of the host.
+//! **Trust.** The socket of a target takes any bytes, and authenticates a source where the target has keys. UCX itself listens at a port
+//! of its own choosing: every process that reaches that is trusted with the process's memory. Over TCP and shared memory UCX
+//! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are not its own; it believes the worker addresses
+//! that sources say. A target listens on this host's loopback device unless told otherwise, and logs from where it can be
+//! reached. On loopback, that is every user of the host.
 
 mod acceptor;
 mod arming;
@@ -31,6 +33,7 @@ mod credits;
 mod dispatch;
 mod engine;
 mod events;
+mod exchange;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod handshake;
@@ -41,6 +44,7 @@ mod lock;
 mod packet;
 mod put;
 mod requests;
+mod routes;
 mod settings;
 mod source;
 mod table;

@@ -131,7 +131,7 @@ impl Locked<'_> {
         let force = true;
         match self.worker.post(Operation::Close { endpoint, force }, packet.0) {
             Ok(Posted::UnderWay(closing)) => {
-                self.state.closing.insert(closing, None);
+                self.state.closing.insert(closing, Vec::new());
                 return Some(closing);
             }
             Ok(Posted::Done(buffer)) => self.give(Packet(buffer)),

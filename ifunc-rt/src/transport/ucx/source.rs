@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::ucx::code::{
-    UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED, UCS_ERR_REJECTED,
-    UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE,
+    UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED, UCS_ERR_SHMEM_SEGMENT,
+    UCS_ERR_UNREACHABLE,
 };
-use ::ucx::{Endpoint, EndpointId, Error, ErrorMode, Library, LoadError, Status, raw};
+use ::ucx::{Endpoint, EndpointId, Error, Library, LoadError, Status, raw};
 
 use super::attempts;
+use super::attempts::Attempt;
 use super::engine::{Engine, Locked};
-use super::handshake::{Hello, Mode};
+use super::exchange::liveness::Liveness;
+use super::exchange::source::Host;
+use super::handshake::{Hello, Mode, Nonce};
 use super::header::Notice;
 use super::link;
 use super::settings::check_version;
@@ -32,25 +35,48 @@ pub(crate) fn connect(to: &Address, config: &ConnectConfig, deadline: Instant) -
     let address = to.to_string();
     let ucx = Library::load()?;
     let (mode, host) = match Mode::of_host(to) {
-        Some((mode, at)) => (mode, Some(look_up(ucx, at)?)),
+        Some((mode, at)) => {
+            let host = Host {
+                mode,
+                at: look_up(ucx, at)?,
+                name: &at.host,
+                address: &address,
+            };
+            (mode, Some(host))
+        }
         None => (Mode::Messages, None),
     };
     attempts::until(deadline, |attempt| {
         // The target notices the end of an attempt by the end of its worker.
-        let engine = Engine::new(ucx, host.map(|host| host.ip()), config.peer_timeout, mode)?;
-        let mut locked = engine.lock();
-        let calling = match (host, to) {
-            (Some(host), _) => locked.call_host(&engine, host, config.hello, &address)?,
+        let ip = host.map(|host| host.at.ip());
+        let engine = Engine::new(ucx, ip, config.peer_timeout, mode)?;
+        let calling = match (&host, to) {
+            (Some(host), _) => engine.call_host(host, config, attempt)?,
             (None, Address::UcxWorker(Some(worker))) => {
+                let mut locked = engine.lock();
                 let own = locked.address()?;
                 let endpoint = locked.connect_to_worker(worker);
                 let endpoint = endpoint.map_err(|status| failed(status, &address))?;
-                locked.call(&engine, endpoint, config.hello, Some((worker, own)), &address)
+                let to = Worker {
+                    am_id: worker.am_id(),
+                    nonce: Nonce::NONE,
+                    own: Some(own),
+                };
+                locked.call(&engine, endpoint, config.hello, Some(to), &address)
             }
             _ => return Err(ConnectError::Worker),
         };
-        calling.wait(locked, attempt.deadline, || attempt.is_hopeless())
+        calling.wait(engine.lock(), attempt.deadline, || attempt.is_hopeless())
     })
+}
+
+/// What a source knows of the worker to which it says hello, and says there of its own.
+struct Worker {
+    am_id: u16,
+    /// That of the target's answer.
+    nonce: Nonce,
+    /// Where an endpoint to this side leads, unless the target has one.
+    own: Option<WorkerAddress>,
 }
 
 /// The address of a host by which UCX can be used.
@@ -92,20 +118,13 @@ fn failed(status: Status, address: &str) -> ConnectError {
                 path: None,
             }
         }
-        // Worth another attempt: the target has no room at this moment, or is about to end.
-        UCS_ERR_REJECTED => ConnectError::Ucx {
-            doing: CONNECTING,
-            problem: format!(
-                "`{address}` rejected the connection: too many are being made to it at this moment, or it stops listening; help: try again in a moment"
-            ),
-        },
         UCS_ERR_UNREACHABLE if address.starts_with("ucx-worker:") => ConnectError::Ucx {
             doing: CONNECTING,
             problem: "destination is unreachable; help: the target whose address this is may have ended (a target that starts again has another address), or both sides have no transport in common: see UCX_TLS and UCX_NET_DEVICES of both".into(),
         },
         UCS_ERR_UNREACHABLE => ConnectError::Ucx {
             doing: CONNECTING,
-            problem: "destination is unreachable; help: both sides need a transport in common that takes connections, such as tcp: see UCX_TLS and UCX_NET_DEVICES of both".into(),
+            problem: "destination is unreachable; help: both sides need a transport in common: see UCX_TLS and UCX_NET_DEVICES of both".into(),
         },
         _ => Error { doing: CONNECTING, status }.into(),
     }
@@ -177,38 +196,71 @@ pub(crate) struct Calling {
     is_decided: bool,
 }
 
-impl Locked<'_> {
-    /// Sends a hello to where a target listens.
+impl Engine {
+    /// Asks a target that listens at a socket for the address of its worker, and sends it a hello there.
     pub(super) fn call_host(
-        &mut self,
-        engine: &Arc<Engine>,
-        host: SocketAddr,
-        hello: hello::Hello,
-        address: &str,
+        self: &Arc<Self>,
+        host: &Host<'_>,
+        config: &ConnectConfig,
+        attempt: &mut Attempt,
     ) -> Result<Calling, ConnectError> {
-        let endpoint = self.worker.connect(host, ErrorMode::Peer);
-        let doing = CONNECTING;
-        let endpoint = endpoint.map_err(|status| Error { doing, status })?;
-        Ok(self.call(engine, endpoint, hello, None, address))
+        let own = self.lock().address()?;
+        let deadline = attempt.deadline.max(Instant::now() + GRACE);
+        let answered = host.ask(&own, config, deadline, || attempt.is_hopeless())?;
+        let mut locked = self.lock();
+        // The next endpoint may have the id of one that failed.
+        locked.dispatch();
+        let endpoint = locked.route_to(&answered.worker);
+        let endpoint = endpoint.map_err(|status| failed(status, host.address))?;
+        let to = Worker {
+            am_id: answered.worker.am_id(),
+            nonce: answered.nonce,
+            own: None,
+        };
+        let calling = locked.call(self, endpoint, config.hello, Some(to), host.address);
+        let socket = match Liveness::of_source(self, calling.id, answered.socket) {
+            Ok(socket) => socket,
+            Err(source) => {
+                // The end of the call uses the lock.
+                drop(locked);
+                return Err(ConnectError::Io {
+                    doing: format!("{}: watching the connection", host.address),
+                    source,
+                });
+            }
+        };
+        if let Some(connection) = locked.state.connections.get_mut(&calling.id) {
+            (connection.socket, connection.known) = (Some(socket), answered.known);
+        }
+        drop(locked);
+        Ok(calling)
     }
+}
 
-    /// Sends a hello. Between workers it goes to the first of the addresses, and states the second.
+impl Locked<'_> {
+    /// Sends a hello: to a worker, or over an endpoint of the application's.
     fn call(
         &mut self,
         engine: &Arc<Engine>,
         endpoint: Endpoint,
         hello: hello::Hello,
-        addresses: Option<(&WorkerAddress, WorkerAddress)>,
+        to: Option<Worker>,
         address: &str,
     ) -> Calling {
         let mode = self.state.mode;
         let id = self.state.insert(endpoint, Stage::Calling);
         if let Some(connection) = self.state.connections.get_mut(&id) {
-            connection.am_id = addresses.as_ref().map(|(to, _)| to.am_id());
+            let (mut nonce, mut own) = (Nonce::NONE, None);
+            if let Some(to) = to {
+                connection.am_id = Some(to.am_id);
+                connection.peer = to.nonce.name();
+                (nonce, own) = (to.nonce, to.own);
+            }
             let hello = Hello {
                 hello,
                 name: connection.name,
-                address: addresses.map(|(_, own)| own),
+                nonce,
+                address: own,
             };
             self.notify_peer(id, Notice::Hello, 0, &hello.encode(mode));
         }
@@ -238,7 +290,15 @@ impl Calling {
         mut is_hopeless: impl FnMut() -> bool,
     ) -> Result<Link, ConnectError> {
         let deadline = deadline.max(Instant::now() + GRACE);
-        locked.progress_until(deadline, |locked| self.has_answer(locked) || is_hopeless());
+        locked.progress_until(deadline, |locked| {
+            // The background thread cannot say it while this one has the lock.
+            let connection = locked.state.connections.get(&self.id);
+            let socket = connection.and_then(|connection| connection.socket.as_ref());
+            if socket.is_some_and(Liveness::is_hung_up) {
+                locked.hang_up(self.id);
+            }
+            self.has_answer(locked) || is_hopeless()
+        });
         self.decide(locked)
     }
 
@@ -333,11 +393,6 @@ mod tests {
                 matches!(&error, ConnectError::NobodyListens { address, .. } if address == "ucx://there:1")
             );
         }
-        let rejected = text(UCS_ERR_REJECTED, "ucx://there:1");
-        assert!(
-            rejected.contains("`ucx://there:1` rejected") && rejected.contains("help: try again in a moment"),
-            "{rejected}"
-        );
         let [host, worker] =
             ["ucx://there:1", "ucx-worker:00"].map(|address| text(UCS_ERR_UNREACHABLE, address));
         assert!(

@@ -2,24 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ::ucx::{Endpoint, EndpointId, Listener, OperationId, Status};
+use ::ucx::{Endpoint, EndpointId, OperationId, Status};
 use ifunc_abi::hello::Hello;
 
 use super::credits::{Incoming, UnderWay};
 use super::events::{Data, Event};
-use super::handshake::{LONGEST, Mode, Welcome};
+use super::exchange::liveness::Liveness;
+use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
 use super::put::rings::Rings;
+use super::routes::Route;
 use super::tcp_watch::Watch;
-use crate::policy::SharedConnect;
 use crate::transport::handshake::Declined;
 use crate::transport::window::SendWindow;
-use crate::transport::{Key, LinkError};
+use crate::transport::{Key, LinkError, Peer};
 
 /// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
 /// soon.
@@ -49,9 +49,11 @@ pub(super) struct State {
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     /// Those that have an endpoint to themselves.
     pub(super) endpoints: BTreeMap<EndpointId, ConnectionId>,
+    /// Endpoints of all connections to one worker each.
+    pub(super) routes: BTreeMap<EndpointId, Route>,
     /// Operations under way that close endpoints. Deferred deregistration: each keeps the memory that the peer reaches over its
     /// endpoint, so that a late put does not land in memory that has another use.
-    pub(super) closing: BTreeMap<OperationId, Option<Box<Rings>>>,
+    pub(super) closing: BTreeMap<OperationId, Vec<Rings>>,
     /// Of a target.
     pub(super) acceptor: Option<Acceptor>,
     /// Number of connections that have a deadline.
@@ -86,12 +88,10 @@ pub(super) struct State {
 
 /// Where sources connect to a target.
 pub(super) struct Acceptor {
-    /// Where sources connect; without one, a source that has the worker's address sends a hello.
-    pub(super) listener: Option<Listener>,
+    /// A source says hello after an [`exchange`](super::exchange); otherwise every process may that has the worker's address.
+    pub(super) by_exchange: bool,
     /// The terms for all sources.
     pub(super) welcome: Welcome,
-    /// Which peers connect.
-    pub(super) connect: SharedConnect,
     /// Most connections at a time.
     pub(super) most: usize,
     /// Connections that the target has not taken yet.
@@ -123,8 +123,16 @@ pub(super) enum Stage {
 /// A connection.
 #[derive(Default)]
 pub(super) struct Connection {
-    /// `None` when it was closed. One that is owned is for this connection alone; others are the application's.
+    /// `None` when it was closed. One that is owned is for this connection alone; others are a route's, or the application's.
     pub(super) endpoint: Option<Endpoint>,
+    /// The route that it used first and last.
+    pub(super) route: Option<EndpointId>,
+    /// The socket of the exchange.
+    pub(super) socket: Option<Liveness>,
+    /// Of a source that has not said hello.
+    pub(super) nonce: Nonce,
+    /// Who the peer is, where it has proved a key.
+    pub(super) known: Option<Peer>,
     /// What the peer calls the connection in what it sends here.
     pub(super) name: Name,
     /// What it is called in what is sent to the peer; none: it has not said.
@@ -136,8 +144,6 @@ pub(super) struct Connection {
     /// The operation that closes it.
     pub(super) closing: Option<OperationId>,
     pub(super) stage: Stage,
-    /// The address of a peer whom the policy does not admit: it is refused with the reason when it has said hello.
-    pub(super) unadmitted: Option<IpAddr>,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
     /// Credits, or a doorbell where frames are put, are to be sent when fewer messages are under way.
@@ -209,15 +215,26 @@ impl State {
         if endpoint.is_owned() {
             self.endpoints.insert(endpoint.id(), id);
         }
+        let route = self.routes.get_mut(&endpoint.id()).map(|route| {
+            route.add_user();
+            endpoint.id()
+        });
+        let name = Name::new(id.0, self.random(id, "name") as u32);
         let connection = Connection {
             endpoint: Some(endpoint),
-            name: Name::new(id.0, self.nonces.hash_one((id.0, Instant::now())) as u32),
+            route,
+            name,
             stage,
             next: 1,
             ..Connection::default()
         };
         self.connections.insert(id, connection);
         id
+    }
+
+    /// A number that no peer can guess.
+    pub(super) fn random(&self, id: ConnectionId, purpose: &str) -> u64 {
+        self.nonces.hash_one((id.0, Instant::now(), purpose))
     }
 }
 

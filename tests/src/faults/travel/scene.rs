@@ -115,9 +115,7 @@ impl<'a> Group<'a> {
             .env("IFUNC_ADDR", &self.addresses[number])
             .env("FAULT_NODE", number.to_string())
             .env("FAULT_NODES", self.addresses.join(","))
-            .env("FAULT_JOURNAL", self.folder.join("journal"))
-            // Otherwise the kernel keeps the port of a node that was killed for a minute.
-            .env("UCX_TCP_CM_REUSEADDR", "y");
+            .env("FAULT_JOURNAL", self.folder.join("journal"));
         Process::start(&mut command, &name, &self.folder)
     }
 

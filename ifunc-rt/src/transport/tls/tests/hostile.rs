@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::relay::{Change, Relay};
 use super::*;
 use crate::policy::Policy;
-use crate::transport::tls::acceptor::{MOST_HALF_OPEN, TIMEOUT};
+use crate::transport::half_open::{MOST_HALF_OPEN, TIMEOUT};
 
 fn tcp(address: &str) -> TcpStream {
     let socket = TcpStream::connect(address.trim_start_matches("tls://")).unwrap();

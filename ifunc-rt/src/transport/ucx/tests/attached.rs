@@ -434,6 +434,7 @@ fn hellos_by_message_are_bounded() {
     let hello = Hello {
         hello: crate::hello::invoking(usize::MAX),
         name: Name::new(3, 4),
+        nonce: crate::transport::ucx::handshake::Nonce::NONE,
         address: None,
     }
     .encode(crate::transport::ucx::handshake::Mode::Messages);

@@ -84,7 +84,7 @@ fn a_target_is_woken_if_it_sleeps_and_there_is_something_for_it() {
     }
     let engine = engine(Mode::Messages);
     let mut locked = engine.lock();
-    locked.state.acceptor = Some(Acceptor::new(None, &small()));
+    locked.state.acceptor = Some(Acceptor::new(false, &small()));
     for (asleep, is_ready, waits) in (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0)) {
         locked.arm();
         let acceptor = locked.state.acceptor.as_mut().unwrap();

@@ -1,16 +1,20 @@
 //! A target, and both ends of a connection, whose engines are in the test's hands.
 
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use ::ucx::Library;
 
-use super::peer::Peer;
 use super::*;
+use crate::transport::ConnectError;
 use crate::transport::config::{ConnectConfig, PEER_TIMEOUT};
+use crate::transport::ucx::attempts::Attempt;
 use crate::transport::ucx::credits::{Incoming, send_window};
 use crate::transport::ucx::engine::{Engine, Locked};
+use crate::transport::ucx::exchange;
+use crate::transport::ucx::exchange::source::Host;
 use crate::transport::ucx::link;
+use crate::transport::ucx::source::Calling;
 use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId, Stage};
 
 /// An engine of this host.
@@ -34,25 +38,24 @@ pub(super) fn open() -> Connection {
 pub(super) struct Served {
     pub(super) engine: Arc<Engine>,
     pub(super) to: Address,
-    /// Kept: the descriptors of one that has ended may be another's, of which UCX 1.13 has events left.
-    peers: Vec<Peer>,
+    _exchange: Arc<exchange::acceptor::Acceptor>,
 }
 
 impl Served {
     pub(super) fn new(mode: Mode, config: &ListenConfig) -> Self {
         let engine = engine(mode);
-        let mut locked = engine.lock();
-        let listener = locked.worker.listen(([127, 0, 0, 1], 0).into()).unwrap();
+        engine.lock().state.acceptor = Some(Acceptor::new(true, config));
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
         let at = HostPort {
             host: "127.0.0.1".into(),
-            port: listener.address().port(),
+            port: socket.local_addr().unwrap().port(),
         };
-        locked.state.acceptor = Some(Acceptor::new(Some(listener), config));
-        drop(locked);
+        let exchange = exchange::acceptor::Acceptor::new(&engine, socket.into(), mode, config, None);
         Self {
             engine,
             to: Address::Ucx(at),
-            peers: Vec::new(),
+            _exchange: exchange.unwrap(),
         }
     }
 
@@ -62,32 +65,6 @@ impl Served {
         for id in Vec::from_iter(locked.state.connections.keys().copied()) {
             locked.forget(id);
         }
-    }
-
-    /// As many half-open connections as there are to be, whose time is over in so long.
-    pub(super) fn half_open(&self, count: usize, timeout: Duration) {
-        self.forget_all();
-        let mut locked = self.engine.lock();
-        for _ in 0..count {
-            let id = insert(&mut locked, Connection::default());
-            locked.state.set_deadline(id, Some(timeout));
-        }
-    }
-
-    /// Whether a peer of UCX's that connects is taken.
-    pub(super) fn takes(&mut self) -> bool {
-        let before = Vec::from_iter(self.engine.lock().state.half_open());
-        let peer = Peer::new(&self.to);
-        let is_taken = wait_for("an answer", || {
-            self.engine.lock().progress();
-            let is_rejected = peer.look(|locked| locked.state.connections[&peer.id].gone.is_some());
-            let locked = self.engine.lock();
-            let mut half_open = locked.state.half_open();
-            let is_taken = half_open.any(|id| !before.contains(&id));
-            (is_rejected || is_taken).then_some(is_taken)
-        });
-        self.peers.push(peer);
-        is_taken
     }
 }
 
@@ -123,6 +100,18 @@ impl Drop for OfSource {
     }
 }
 
+/// A source's engine asks a target for its worker, and says hello there.
+pub(super) fn call(engine: &Arc<Engine>, to: &Address) -> Result<Calling, ConnectError> {
+    let at = host_port(to);
+    let host = Host {
+        mode: engine.lock().state.mode,
+        at: at.resolve().unwrap(),
+        name: &at.host,
+        address: "there",
+    };
+    engine.call_host(&host, &ConnectConfig::default(), &mut Attempt::first(soon()))
+}
+
 /// Both ends of a connection.
 pub(super) struct Pair {
     pub(super) here: OfSource,
@@ -138,9 +127,7 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn new(mode: Mode, config: &ListenConfig) -> Self {
         let (here, served) = (OfSource(engine(mode)), Served::new(mode, config));
-        let at: SocketAddr = host_port(&served.to).resolve().unwrap();
-        let hello = ConnectConfig::default().hello;
-        let mut calling = here.lock().call_host(&here, at, hello, "there").unwrap();
+        let mut calling = call(&here, &served.to).unwrap();
         let (mut source, mut of_target) = (None, None);
         wait_for("a connection", || {
             source = source.take().or_else(|| calling.poll());

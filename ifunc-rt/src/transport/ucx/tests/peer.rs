@@ -1,20 +1,40 @@
 //! A peer of UCX's that is in the test's hands, and says anything.
 
-use ::ucx::{ErrorMode, Library};
+use ::ucx::Library;
+
+use std::os::fd::AsFd as _;
 
 use super::*;
-use crate::transport::ConnectConfig;
 use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
-use crate::transport::ucx::handshake::Hello;
+use crate::transport::ucx::exchange::source::{Answered, Host};
+use crate::transport::ucx::handshake::{Hello, Nonce};
 use crate::transport::ucx::header::{Head, Name, Notice};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::window::Credits;
+use crate::transport::{ConnectConfig, ConnectError};
 
 /// A client of UCX that says what it likes.
 pub(super) struct Peer {
     pub(super) engine: std::sync::Arc<Engine>,
     pub(super) id: ConnectionId,
+    /// That of the target's answer.
+    pub(super) nonce: Nonce,
+    /// The socket of the exchange.
+    socket: std::os::fd::OwnedFd,
+}
+
+/// What a target answers an engine that asks for its worker.
+pub(super) fn ask(engine: &Engine, to: &Address) -> Result<Answered, ConnectError> {
+    let own = engine.lock().address().unwrap();
+    let at = host_port(to);
+    let host = Host {
+        mode: engine.lock().state.mode,
+        at: at.resolve().unwrap(),
+        name: &at.host,
+        address: &to.to_string(),
+    };
+    host.ask(&own, &ConnectConfig::default(), soon(), || false)
 }
 
 impl Peer {
@@ -26,11 +46,20 @@ impl Peer {
         let ucx = Library::load().unwrap();
         let at = host_port(to).resolve().unwrap();
         let engine = Engine::new(ucx, Some(at.ip()), PEER_TIMEOUT, mode).unwrap();
+        let answered = ask(&engine, to).unwrap();
         let mut locked = engine.lock();
-        let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
+        let endpoint = locked.route_to(&answered.worker).unwrap();
         let id = locked.state.insert(endpoint, Stage::Calling);
+        let connection = locked.state.connections.get_mut(&id).unwrap();
+        connection.peer = answered.nonce.name();
+        connection.am_id = Some(answered.worker.am_id());
         drop(locked);
-        Self { engine, id }
+        Self {
+            engine,
+            id,
+            nonce: answered.nonce,
+            socket: answered.socket,
+        }
     }
 
     pub(super) fn send(&self, head: Head, body: &[u8]) {
@@ -53,6 +82,7 @@ impl Peer {
         Hello {
             hello: ConnectConfig::default().hello,
             name: locked.state.connections[&self.id].name,
+            nonce: self.nonce,
             address: None,
         }
         .encode(locked.state.mode)
@@ -64,8 +94,10 @@ impl Peer {
         look(&mut locked)
     }
 
+    /// Whether the target has closed the connection: its endpoint, or the socket of the exchange.
     pub(super) fn is_gone(&self) -> bool {
-        self.look(|locked| locked.state.connections[&self.id].gone.is_some())
+        crate::os::is_hung_up(self.socket.as_fd())
+            || self.look(|locked| locked.state.connections[&self.id].gone.is_some())
     }
 }
 

@@ -1,13 +1,14 @@
 //! Which peers a target takes, with so many others there.
 
-use super::in_hand::{Served, engine, insert, open};
+use super::in_hand::{Served, call, engine, insert, open};
+use super::peer::ask;
 use super::*;
-use crate::policy::Policy;
+use crate::transport::ConnectError;
 use crate::transport::config::ConnectConfig;
 use crate::transport::handshake::MOST_WAITING;
 use crate::transport::ucx::acceptor::MOST_HALF_OPEN;
 use crate::transport::ucx::engine::Locked;
-use crate::transport::ucx::handshake::Hello;
+use crate::transport::ucx::handshake::{Hello, Nonce};
 use crate::transport::ucx::header::Name;
 use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
 
@@ -18,6 +19,7 @@ fn hello(locked: &mut Locked<'_>) -> bool {
     let hello = Hello {
         hello: ConnectConfig::default().hello,
         name: Name::new(3, 4),
+        nonce: Nonce::NONE,
         address: None,
     };
     locked.receive_hello(id, Ok(hello)).unwrap();
@@ -32,37 +34,69 @@ fn hello(locked: &mut Locked<'_>) -> bool {
     taken
 }
 
+/// One more source than there are places is answered, and the oldest that has not said hello has lost its place.
 #[test]
 fn half_open_connections_have_as_many_places_as_are_stated() {
     if !has_ucx() {
         return;
     }
-    let long = Duration::from_secs(60);
-    let mut served = Served::new(Mode::Messages, &small());
-    for (others, is_taken) in [(MOST_HALF_OPEN - 1, true), (MOST_HALF_OPEN, false)] {
-        served.half_open(others, long);
-        assert_eq!(served.takes(), is_taken, "beside {others}");
+    let served = Served::new(Mode::Messages, &small());
+    let here = engine(Mode::Messages);
+    for (others, timeout, left) in [
+        (MOST_HALF_OPEN - 1, 60, MOST_HALF_OPEN),
+        (MOST_HALF_OPEN, 60, MOST_HALF_OPEN),
+        // Those whose time is over go first.
+        (MOST_HALF_OPEN, 0, 1),
+    ] {
+        served.forget_all();
+        let oldest = {
+            let mut locked = served.engine.lock();
+            let ids = Vec::from_iter((0..others).map(|n| {
+                let id = insert(&mut locked, Connection::default());
+                let timeout = timeout * Duration::from_millis(1000 + n as u64);
+                locked.state.set_deadline(id, Some(timeout));
+                id
+            }));
+            ids[0]
+        };
+        let answered = ask(&here, &served.to).unwrap();
+        let locked = served.engine.lock();
+        assert_eq!(locked.state.half_open().count(), left, "beside {others}");
+        let is_there = locked.state.connections.contains_key(&oldest);
+        assert_eq!(is_there, others < MOST_HALF_OPEN);
+        let name = answered.nonce.name();
+        assert_eq!(locked.state.connections[&ConnectionId(name.number())].name, name);
     }
-    // Those whose time is over go first.
-    served.half_open(MOST_HALF_OPEN, Duration::ZERO);
-    assert!(served.takes());
 }
 
+/// A target that takes no connection says so before UCX has anything to do with the source.
 #[test]
-fn peers_that_are_not_admitted_leave_half_of_the_places_to_others() {
+fn a_source_that_is_not_taken_is_answered_by_the_exchange() {
     if !has_ucx() {
         return;
     }
-    let policy = Policy::new().connect_from(["10.0.0.0/8".parse().unwrap()]);
     let config = ListenConfig {
-        connect: policy.connect.into(),
+        max_connections: 1,
         ..small()
     };
-    let mut served = Served::new(Mode::Messages, &config);
-    for (others, is_taken) in [(MOST_HALF_OPEN / 2 - 1, true), (MOST_HALF_OPEN / 2, false)] {
-        served.half_open(others, Duration::from_secs(60));
-        assert_eq!(served.takes(), is_taken, "beside {others}");
-    }
+    let served = Served::new(Mode::Messages, &config);
+    let here = engine(Mode::Messages);
+    let refused = |why: &str| {
+        let error = ask(&here, &served.to).map(drop).unwrap_err();
+        assert!(
+            matches!(error, ConnectError::Busy { .. }) && error.to_string().contains(why),
+            "{error}"
+        );
+        assert!(served.engine.lock().state.routes.is_empty());
+    };
+    let id = insert(&mut served.engine.lock(), open());
+    refused("it has 1 connection");
+    served.engine.lock().forget(id);
+    let full = std::iter::repeat_n(ConnectionId(0), MOST_WAITING).collect();
+    served.engine.lock().state.acceptor.as_mut().unwrap().waiting = full;
+    refused("the connections that wait already");
+    served.engine.lock().state.acceptor = None;
+    refused("it stops listening");
 }
 
 #[test]
@@ -112,9 +146,7 @@ fn a_source_that_offers_its_ring_too_late_is_closed() {
     for (waiting, is_taken) in [(MOST_WAITING - 1, true), (MOST_WAITING, false)] {
         let served = Served::new(Mode::Puts, &small());
         let here = engine(Mode::Puts);
-        let at = host_port(&served.to).resolve().unwrap();
-        let hello = ConnectConfig::default().hello;
-        let mut calling = here.lock().call_host(&here, at, hello, "there").unwrap();
+        let mut calling = call(&here, &served.to).unwrap();
         let (mut source, mut is_welcomed) = (None, false);
         let found = wait_for("the offer", || {
             let mut locked = served.engine.lock();

@@ -40,7 +40,7 @@ pub(super) fn child_command(by: &[&str], role: &str, address: &str) -> Command {
 
 impl Other {
     /// Starts one, and waits until it is ready.
-    fn start(role: &str, address: &str, env: &[(&str, &str)]) -> Self {
+    pub(super) fn start(role: &str, address: &str, env: &[(&str, &str)]) -> Self {
         Self::start_by(&[], role, address, env)
     }
 
@@ -61,7 +61,7 @@ impl Other {
         }
     }
 
-    fn address(&self) -> Address {
+    pub(super) fn address(&self) -> Address {
         self.said.parse().unwrap()
     }
 
@@ -72,13 +72,13 @@ impl Other {
     }
 
     /// Processor time that it used, in ticks of 10 ms.
-    fn ticks(&self) -> u64 {
+    pub(super) fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
-    fn fds(&self) -> usize {
+    pub(super) fn fds(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
             .unwrap()
             .count()
@@ -222,7 +222,7 @@ fn only_the_loopback_device_is_listened_on(mode: Mode) {
     let mut link = connect(&other.address(), soon()).unwrap();
     echoes(&mut link, 1, 10).unwrap();
     let reachable = other.reachable_at();
-    // UCX's listener and its own port for data.
+    // Where sources ask for its worker, and UCX's own port.
     assert!(reachable.len() >= 2, "{reachable:?}");
     assert!(
         reachable.iter().all(|local| local.starts_with("0100007F:")),
@@ -232,13 +232,14 @@ fn only_the_loopback_device_is_listened_on(mode: Mode) {
 }
 
 fn frames_cross_and_come_back_by_any_of_ucx_s_transports(mode: Mode) {
-    // By a listener and by the worker's address; UCX's own choice, TCP alone, shared memory alone, which takes no connections.
+    // By an exchange and by the worker's address; UCX's own choice, TCP alone, shared memory alone.
     let puts = any(Mode::Puts).to_string();
     let all = [
         (&*puts, None),
         (&*puts, Some("tcp,self")),
         ("ucx://127.0.0.1:0", None),
         ("ucx://127.0.0.1:0", Some("tcp,self")),
+        ("ucx://127.0.0.1:0", Some("sm,self")),
         ("ucx-worker:", None),
         ("ucx-worker:", Some("tcp,self")),
         ("ucx-worker:", Some("sm,self")),
@@ -281,9 +282,7 @@ fn be_echoed(address: &str) {
 }
 
 fn a_killed_target_is_noticed_and_found_again(mode: Mode) {
-    // Without it the kernel keeps the port for a minute.
-    let reuse = [("UCX_TCP_CM_REUSEADDR", "y")];
-    let mut other = Other::start("echo", &any(mode).to_string(), &reuse);
+    let mut other = Other::start("echo", &any(mode).to_string(), &[]);
     let to = other.said.clone();
     for round in 0..3 {
         let mut link = connect(&to.parse().unwrap(), soon()).unwrap();
@@ -308,7 +307,7 @@ fn a_killed_target_is_noticed_and_found_again(mode: Mode) {
             Err(LinkError::Closed)
         ));
         // The same port: nothing of the one before keeps it.
-        other = Other::start("echo", &to, &reuse);
+        other = Other::start("echo", &to, &[]);
         let mut again = connect(&to.parse().unwrap(), soon()).unwrap();
         assert_ne!(again.hello.epoch, epoch);
         echoes(&mut again, round, 2000).unwrap();

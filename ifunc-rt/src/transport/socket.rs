@@ -1,8 +1,10 @@
-//! The TCP sockets below.
+//! Connected TCP sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+#[cfg(feature = "tls")]
+use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,8 +31,11 @@ pub(super) fn set_options(socket: BorrowedFd<'_>, peer_timeout: Duration) -> rus
     set_socket_keepalive(socket, true)
 }
 
-/// Connects to `address`. `None`: the deadline passed.
-pub(super) fn connect_until(address: SocketAddr, deadline: Instant) -> io::Result<Option<OwnedFd>> {
+/// Connects to `address`. Before it waits, it asks `next_wait` until when; `None`: not any more, and there is no connection.
+pub(super) fn connect_while(
+    address: SocketAddr,
+    mut next_wait: impl FnMut() -> Option<Instant>,
+) -> io::Result<Option<OwnedFd>> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
     } else {
@@ -43,13 +48,26 @@ pub(super) fn connect_until(address: SocketAddr, deadline: Instant) -> io::Resul
         Err(Errno::INPROGRESS | Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    while !wait(socket.as_fd(), PollFlags::OUT, deadline) {
-        if Instant::now() >= deadline {
+    loop {
+        let Some(until) = next_wait() else {
             return Ok(None);
+        };
+        if wait(socket.as_fd(), PollFlags::OUT, until) {
+            break;
         }
     }
     socket_error(&socket)??;
     Ok(Some(socket))
+}
+
+/// Connects to `address`. `None`: the deadline passed.
+#[cfg(feature = "tls")]
+pub(super) fn connect_until(address: SocketAddr, deadline: Instant) -> io::Result<Option<OwnedFd>> {
+    let mut has_waited = false;
+    connect_while(address, || {
+        let is_over = std::mem::replace(&mut has_waited, true) && Instant::now() >= deadline;
+        (!is_over).then_some(deadline)
+    })
 }
 
 /// Waits for an event of the socket, or until the deadline. Returns whether it has one. A signal ends the wait too.
@@ -60,6 +78,7 @@ pub(super) fn wait(socket: BorrowedFd<'_>, events: PollFlags, until: Instant) ->
 }
 
 /// Bytes that the peer's kernel has not acknowledged.
+#[cfg(feature = "tls")]
 pub(super) fn undelivered(socket: BorrowedFd<'_>) -> libc::c_int {
     let mut bytes = 0;
     // SAFETY: `TIOCOUTQ` of a socket stores one `int` at the address, which is that of `bytes`.
@@ -72,7 +91,7 @@ pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     TcpStream::from(socket.try_clone_to_owned()?).peer_addr()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "tls"))]
 mod tests {
     use std::net::TcpListener;
 

@@ -1,0 +1,114 @@
+//! Endpoints to workers whose addresses came by an [`exchange`](super::exchange). All connections between two workers use one endpoint.
+//!
+//! UCX pairs the endpoints that two workers make to each other by the order in which each side makes them. Of two connections that two
+//! nodes make to each other at the same time, the endpoint of one could be paired with that of the other, and the end of one would be
+//! the end of both.
+
+use ::ucx::{Endpoint, EndpointId, OperationId, Status};
+
+use super::engine::Locked;
+use super::put::rings::Rings;
+use super::table::ConnectionId;
+use crate::transport::LinkError;
+use crate::transport::address::WorkerAddress;
+
+/// An endpoint, and who uses it.
+pub(super) struct Route {
+    endpoint: Endpoint,
+    to: WorkerAddress,
+    /// Connections that use it.
+    users: usize,
+    /// Memory of connections that are over, into which the peer may still put as long as the endpoint is open.
+    rings: Vec<Rings>,
+}
+
+/// Connections whose rings a route keeps. With one more its endpoint is closed, and the connections that use it are made again.
+const MOST_RINGS: usize = 8;
+
+impl Route {
+    /// One more connection uses it.
+    pub(super) fn add_user(&mut self) {
+        self.users += 1;
+    }
+
+    /// Keeps memory until the endpoint is closed. Returns whether that is due.
+    pub(super) fn keep(&mut self, rings: Rings) -> bool {
+        self.rings.push(rings);
+        self.rings.len() > MOST_RINGS
+    }
+}
+
+impl Locked<'_> {
+    /// An endpoint to a worker, for one connection: a new one, or that of the others. UCX contacts the worker later.
+    pub(super) fn route_to(&mut self, to: &WorkerAddress) -> Result<Endpoint, Status> {
+        let known = self.state.routes.iter().find(|(_, route)| route.to == *to);
+        let id = match known {
+            Some((&id, _)) => id,
+            None => {
+                let endpoint = self.connect_to_worker(to)?;
+                let id = endpoint.id();
+                let route = Route {
+                    endpoint,
+                    to: to.clone(),
+                    users: 0,
+                    rings: Vec::new(),
+                };
+                self.state.routes.insert(id, route);
+                id
+            }
+        };
+        // SAFETY: the route's endpoint, of this worker, which is closed when no connection uses it any more.
+        Ok(unsafe { self.worker.borrow_endpoint(id) })
+    }
+
+    /// A connection does not use its route any more. Returns the operation that closes the endpoint, if this was the last.
+    pub(super) fn leave_route(&mut self, id: EndpointId) -> Option<OperationId> {
+        let route = self.state.routes.get_mut(&id)?;
+        route.users = route.users.saturating_sub(1);
+        if route.users > 0 {
+            return None;
+        }
+        let route = self.state.routes.remove(&id)?;
+        self.close_route(route)
+    }
+
+    fn close_route(&mut self, route: Route) -> Option<OperationId> {
+        let closing = self.close(route.endpoint)?;
+        if let Some(kept) = self.state.closing.get_mut(&closing) {
+            kept.extend(route.rings);
+        }
+        Some(closing)
+    }
+
+    /// An endpoint has failed. Returns whether it is a route's: then all connections that use it are over.
+    pub(super) fn route_failed(&mut self, id: EndpointId, why: Status) -> bool {
+        let Some(route) = self.state.routes.remove(&id) else {
+            return false;
+        };
+        tracing::debug!(%why, users = route.users, "the route to a worker failed");
+        let connections = self.state.connections.iter();
+        let uses = connections.filter(|(_, connection)| {
+            let endpoint = connection.endpoint.as_ref();
+            endpoint.is_some_and(|endpoint| !endpoint.is_owned() && endpoint.id() == id)
+        });
+        let users = Vec::from_iter(uses.map(|(&id, _)| id));
+        let closing = self.close_route(route);
+        for user in users {
+            if let Some(connection) = self.state.connections.get_mut(&user) {
+                (connection.endpoint, connection.closing) = (None, closing);
+                connection.socket = None;
+            }
+            self.fail(user, why);
+        }
+        true
+    }
+
+    /// A connection is over, because its peer is gone.
+    pub(super) fn fail(&mut self, id: ConnectionId, why: Status) {
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.failure = Some(why);
+            connection.end(LinkError::Closed);
+        }
+        self.state.notify(id);
+    }
+}

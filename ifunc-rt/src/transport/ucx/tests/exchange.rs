@@ -1,0 +1,554 @@
+//! What happens at a target's socket before UCX has a part in it, and what a hello over UCX is worth without it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+
+use ::ucx::Library;
+use ifunc_abi::hello::{Exchange, TransportTag, WIRE_VERSION};
+
+use super::in_hand::{Pair, Served};
+use super::peer::{Peer, ask};
+use super::two_processes::{Other, echoes};
+use super::*;
+use crate::os::raise_descriptor_limit_near;
+use crate::policy::Policy;
+use crate::transport::config::PEER_TIMEOUT;
+use crate::transport::half_open::MOST_HALF_OPEN;
+use crate::transport::ucx::engine::Engine;
+use crate::transport::ucx::handshake::{Hello, Nonce, Welcome};
+use crate::transport::ucx::header::{Head, Name, Notice};
+use crate::transport::ucx::table::Stage;
+use crate::transport::window::Credits;
+use crate::transport::{ConnectConfig, ConnectError};
+
+fn stranger(at: &Address) -> TcpStream {
+    let stream = TcpStream::connect(host_port(at).resolve().unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// The message of a source.
+fn message() -> Vec<u8> {
+    let mut message = Vec::new();
+    let asked = Exchange::Worker {
+        nonce: 0,
+        address: b"none",
+    };
+    asked.encode(TransportTag::UCX, &mut message);
+    message
+}
+
+/// What aborted the process while UCX listened at the port, and other bytes that are no source's.
+#[test]
+fn bytes_of_strangers_end_their_own_connection_alone() {
+    if !has_ucx() {
+        return;
+    }
+    let other = Other::start("echo", "ucx://127.0.0.1:0", &[]);
+    let mut honest = connect(&other.address(), soon()).unwrap();
+    let whole = message();
+    let longer = [&whole[..], b"x"].concat();
+    let mut huge = whole.clone();
+    huge[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+    let cases: [&[u8]; 9] = [
+        &[0; 24],
+        &[0; 41],
+        &[0xff; 1 << 14],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[22, 3, 1, 2, 0, 1],
+        b"iambic",
+        &longer,
+        &huge,
+        &whole[..whole.len() - 1],
+    ];
+    for (n, bytes) in cases.into_iter().enumerate() {
+        let mut stranger = stranger(&other.address());
+        // It may be closed in the middle of it.
+        let _ = stranger.write_all(bytes);
+        if bytes.len() < whole.len() && bytes.starts_with(b"ifunc") {
+            stranger.shutdown(Shutdown::Write).unwrap();
+        }
+        let mut answer = Vec::new();
+        let _ = stranger.read_to_end(&mut answer);
+        // The only one that is answered asks for a key.
+        assert_eq!(answer.is_empty(), bytes[0] != 22, "case {n}: {answer:?}");
+        echoes(&mut honest, n as u32, 1000).unwrap();
+    }
+    let mut late = connect(&other.address(), soon()).unwrap();
+    echoes(&mut late, 1, 1000).unwrap();
+}
+
+/// As many silent connections as exhausted the descriptors of a process whose UCX listened at the port, and span its processor.
+#[test]
+fn silent_connections_take_a_bounded_number_of_places() {
+    if !has_ucx() {
+        return;
+    }
+    let other = Other::start("echo", "ucx://127.0.0.1:0", &[]);
+    let mut honest = connect(&other.address(), soon()).unwrap();
+    echoes(&mut honest, 1, 1000).unwrap();
+    let before = other.fds();
+    let silent = Vec::from_iter((0..1200).map(|_| {
+        let stream = stranger(&other.address());
+        raise_descriptor_limit_near(std::os::fd::AsFd::as_fd(&stream));
+        stream
+    }));
+    let mut late = connect(&other.address(), soon()).unwrap();
+    for n in 0..20 {
+        echoes(&mut honest, n, 1000).unwrap();
+        echoes(&mut late, n, 1000).unwrap();
+        let now = other.fds();
+        assert!(
+            now <= before + MOST_HALF_OPEN + 32,
+            "{before} descriptors, then {now}"
+        );
+    }
+    let ticks = other.ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    let took = other.ticks() - ticks;
+    assert!(
+        took <= 20,
+        "{took} ticks of 10 ms in 1 s, beside connections that say nothing"
+    );
+    drop(silent);
+    // Each had its time.
+    wait_for("the places of those that left", || {
+        (other.fds() <= before + 32).then_some(())
+    });
+}
+
+#[test]
+fn a_hello_without_the_nonce_of_an_exchange_is_dropped() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(Mode::Messages), small()).unwrap();
+    let to = address(&*listener);
+    let mut peer = Peer::new(&to);
+    let nonce = peer.nonce;
+    // The first 64 bits are the name, without which a message reaches no connection.
+    for bit in [64, 127] {
+        peer.nonce = Nonce(nonce.0 ^ 1 << bit);
+        peer.hello();
+    }
+    peer.nonce = Nonce::NONE;
+    peer.hello();
+    // One that has the address of the worker, and asked nobody: from its own worker, with and without an address to answer at.
+    let ucx = Library::load().unwrap();
+    let engine = Engine::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT, Mode::Messages).unwrap();
+    {
+        let mut locked = engine.lock();
+        let worker = {
+            let routes = ask(&peer.engine, &to).unwrap();
+            routes.worker
+        };
+        let own = locked.address().unwrap();
+        let endpoint = locked.route_to(&worker).unwrap();
+        let id = locked.state.insert(endpoint, Stage::Calling);
+        for address in [Some(own), None] {
+            let hello = Hello {
+                hello: ConnectConfig::default().hello,
+                name: Name::new(3, 4),
+                nonce,
+                address,
+            };
+            locked.notify_peer(id, Notice::Hello, 0, &hello.encode(Mode::Messages));
+        }
+    }
+    let until = Instant::now() + Duration::from_millis(200);
+    while Instant::now() < until {
+        engine.lock().progress();
+        assert!(listener.accept().is_none());
+        assert!(!peer.is_gone());
+    }
+    // The right one is still taken, and no second time.
+    peer.nonce = nonce;
+    peer.hello();
+    let mut link = wait_for("the handshake", || {
+        peer.look(|_| ());
+        listener.accept()
+    });
+    let hello = peer.greeting();
+    peer.send(
+        Head::notice(Notice::Hello, 0, hello.len(), Credits::default()),
+        &hello,
+    );
+    wait_for("the end of one that says hello twice", || {
+        assert!(listener.accept().is_none());
+        let _ = receive(&mut link);
+        peer.is_gone().then_some(())
+    });
+    engine.lock().forget_all();
+}
+
+#[test]
+fn a_source_from_an_address_that_is_not_admitted_gets_the_reason() {
+    if !has_ucx() {
+        return;
+    }
+    let policy = Policy::new().connect_from(["10.0.0.0/8".parse().unwrap()]);
+    let config = ListenConfig {
+        connect: policy.connect.into(),
+        ..small()
+    };
+    let listener = listen(&any(Mode::Messages), config).unwrap();
+    let error = connect(&address(&*listener), soon()).map(drop).unwrap_err();
+    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("127.0.0.1") && text.contains("`Policy::connect_from`"),
+        "{text}"
+    );
+}
+
+/// What a source is told of something else that listens at the address. Nothing that it sends makes the source wait for longer than its
+/// time, or take memory.
+#[test]
+fn a_source_is_told_what_is_wrong_with_an_answer() {
+    if !has_ucx() {
+        return;
+    }
+    let of = |exchange: Exchange<'_>, tag| {
+        let mut message = Vec::new();
+        exchange.encode(tag, &mut message);
+        message
+    };
+    let tag = TransportTag::UCX;
+    let worker = |nonce, address| of(Exchange::Worker { nonce, address }, tag);
+    let mut newer = worker(1, b"any");
+    newer[8] += 1;
+    let mut huge = worker(1, b"any");
+    huge[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+    let version = format!("speaks version {}", WIRE_VERSION + 1);
+    for (answer, told) in [
+        (b"HTTP/1.1 400 Bad Request".to_vec(), "it does not say what it is"),
+        (vec![], "it closed the connection before the handshake was over"),
+        (newer[..12].to_vec(), &*version),
+        (huge, "of no known form"),
+        (worker(0, b"any"), "of no known form"),
+        (worker(1, b"any"), "its end is missing"),
+        (worker(1, &[7; 100]), "its checksum is another one"),
+        (
+            of(Exchange::Refused(b"no room"), tag),
+            "refused the connection: no room",
+        ),
+        (
+            of(Exchange::Busy(b"no room"), tag),
+            "no connection at this moment: no room",
+        ),
+        (
+            of(Exchange::Refused(b""), TransportTag::UCX_PUT),
+            "in terms of another transport",
+        ),
+    ] {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to: Address = format!("ucx://{}", other.local_addr().unwrap()).parse().unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut source, _) = other.accept().unwrap();
+            let mut first = [0; 20];
+            source.read_exact(&mut first).unwrap();
+            source.write_all(&answer).unwrap();
+            source.shutdown(Shutdown::Write).unwrap();
+            let _ = source.read_to_end(&mut Vec::new());
+        });
+        let error = connect(&to, soon()).map(drop).unwrap_err().to_string();
+        assert!(error.contains(told), "{told}: {error}");
+        answering.join().unwrap();
+    }
+}
+
+/// Two nodes that connect to each other at the same time use one endpoint, and the end of one connection is not that of the other.
+#[test]
+fn connections_of_two_workers_end_one_by_one() {
+    if !has_ucx() {
+        return;
+    }
+    let mut nodes = [(); 2].map(|()| listen(&any(Mode::Messages), small()).unwrap());
+    let to = nodes.each_ref().map(|node| address(&**node));
+    let [mut one, mut other] = [(0, 1), (1, 0)].map(|(here, there): (usize, usize)| {
+        let (connector, to) = (nodes[here].connector().unwrap(), to[there].clone());
+        Some(std::thread::spawn(move || {
+            connector
+                .connect(&to, &ConnectConfig::default(), soon())
+                .unwrap()
+                .unwrap()
+        }))
+    });
+    let mut accepted = [None, None];
+    wait_for("both connections", || {
+        for (node, accepted) in nodes.iter_mut().zip(&mut accepted) {
+            let more = node.accept();
+            *accepted = accepted.take().or(more);
+        }
+        let all = [&one, &other]
+            .into_iter()
+            .flatten()
+            .all(|dialing| dialing.is_finished());
+        (all && accepted.iter().all(Option::is_some)).then_some(())
+    });
+    let [one, mut other] = [one.take(), other.take()].map(|dialing| dialing.unwrap().join().unwrap());
+    let [of_other, of_one] = accepted.map(Option::unwrap);
+    let mut of_other = of_other;
+    drop((one, of_one));
+    for n in 1..=20 {
+        wait_for("credit", || {
+            nodes.iter_mut().for_each(|node| assert!(node.accept().is_none()));
+            send(&mut other, b"still").unwrap()
+        });
+        let (number, body) = wait_for("a frame", || {
+            nodes.iter_mut().for_each(|node| assert!(node.accept().is_none()));
+            receive(&mut other).unwrap();
+            receive(&mut of_other).unwrap()
+        });
+        assert_eq!((number, &body[..]), (n, &b"still"[..]));
+    }
+    assert!(!other.waiter.is_peer_closed() && !of_other.waiter.is_peer_closed());
+}
+
+/// A source that has the lock of its engine while it waits learns that the target has left, and the background thread does not wait
+/// for the lock.
+#[test]
+fn a_target_that_leaves_in_the_handshake_is_missed_at_once() {
+    if !has_ucx() {
+        return;
+    }
+    let served = Served::new(Mode::Messages, &small());
+    let to = served.to.clone();
+    let source = std::thread::spawn(move || connect(&to, soon()).map(drop));
+    // It is answered by the background thread, and not by UCX, because nothing polls here.
+    wait_for("its place", || {
+        (served.engine.lock().state.half_open().count() == 1).then_some(())
+    });
+    let began = Instant::now();
+    served.forget_all();
+    let error = source.join().unwrap().unwrap_err();
+    assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+/// The memory into which a peer may still put is kept while the endpoint is open, and not without a limit.
+#[test]
+fn rings_of_connections_that_are_over_are_kept_within_a_limit() {
+    if !has_ucx() {
+        return;
+    }
+    let pair = Pair::new(Mode::Puts, &small());
+    let mut locked = pair.here.lock();
+    let route = locked.state.connections[&pair.id].route.unwrap();
+    let mut rounds = 0;
+    while locked.state.routes.contains_key(&route) {
+        rounds += 1;
+        assert!(rounds < 100, "no limit");
+        // Another connection to the same worker, which is over.
+        // SAFETY: the route's endpoint, which is open.
+        let endpoint = unsafe { locked.worker.borrow_endpoint(route) };
+        let id = locked.state.insert(endpoint, Stage::Calling);
+        let size = small().to_target;
+        let welcome = Welcome {
+            hello: ConnectConfig::default().hello,
+            to_target: size,
+            to_source: size,
+        };
+        locked.offer_ring(id, welcome);
+        locked.forget(id);
+    }
+    assert!(rounds > 2);
+    let connection = &locked.state.connections[&pair.id];
+    assert!(connection.gone.is_some() && connection.endpoint.is_none());
+    let kept = locked.state.closing.values().map(Vec::len).sum::<usize>();
+    assert!(
+        kept == rounds || locked.state.closing.is_empty(),
+        "{kept} of {rounds}"
+    );
+}
+
+/// A source that leaves after the exchange keeps no place.
+#[test]
+fn a_source_that_leaves_before_its_hello_is_forgotten() {
+    if !has_ucx() {
+        return;
+    }
+    let served = Served::new(Mode::Messages, &small());
+    let here = super::in_hand::engine(Mode::Messages);
+    let answered = ask(&here, &served.to).unwrap();
+    assert_eq!(served.engine.lock().state.half_open().count(), 1);
+    drop(answered);
+    wait_for("its place", || {
+        let mut locked = served.engine.lock();
+        locked.progress();
+        (locked.state.half_open().count() == 0 && locked.state.routes.is_empty()).then_some(())
+    });
+}
+
+#[cfg(feature = "tls")]
+mod keys {
+    use super::*;
+    use crate::keys::{SecretKey, TlsKeys};
+
+    fn key(seed: u8) -> SecretKey {
+        SecretKey::from_seed([seed; 32], "test")
+    }
+
+    fn target(mode: Mode, policy: Policy) -> Box<dyn Listener> {
+        let mut connect = policy.connect;
+        connect.tls = Some(TlsKeys::new(key(1)));
+        let config = ListenConfig {
+            connect: connect.into(),
+            ..small()
+        };
+        listen(&any(mode), config).unwrap()
+    }
+
+    fn dial(to: &Address, keys: Option<TlsKeys>) -> Result<Link, ConnectError> {
+        let config = ConnectConfig {
+            tls: keys,
+            ..ConnectConfig::default()
+        };
+        crate::transport::Route::Address(to.clone()).connect(&config, soon())
+    }
+
+    by_each_mode! { both_sides_know_each_other_s_keys }
+
+    fn both_sides_know_each_other_s_keys(mode: Mode) {
+        let mut listener = target(mode, Policy::new().connect_key("ada", key(2).public()));
+        let to = address(&*listener);
+        let keys = TlsKeys::new(key(2)).peer(key(1).public());
+        let source = std::thread::spawn(move || dial(&to, Some(keys)).unwrap());
+        let mut target = accept(&mut *listener);
+        wait_for("the source", || {
+            assert!(listener.accept().is_none());
+            source.is_finished().then_some(())
+        });
+        let mut source = source.join().unwrap();
+        assert_eq!(target.peer.key, Some(key(2).public()));
+        assert_eq!(source.peer.key, Some(key(1).public()));
+        wait_for("credit", || send(&mut source, b"well").unwrap());
+        let (_, body) = wait_for("a frame", || {
+            listener.accept();
+            receive(&mut source).unwrap();
+            receive(&mut target).unwrap()
+        });
+        assert_eq!(body, b"well");
+    }
+
+    #[test]
+    fn sources_without_the_right_key_are_refused_with_what_to_do() {
+        if !has_ucx() {
+            return;
+        }
+        let policy = Policy::new()
+            .connect_key("ada", key(2).public())
+            .connect_key("bob", key(3).public())
+            .revoke(key(3).public());
+        let listener = target(Mode::Messages, policy);
+        let to = address(&*listener);
+        let knows = |seed| Some(TlsKeys::new(key(seed)).peer(key(1).public()));
+        for (keys, told) in [
+            (
+                None,
+                "admits sources by their keys, and this process proves none; help: make one by `cargo ifunc keygen`",
+            ),
+            (knows(3), "revoked this process's key"),
+            (knows(4), "does not admit this process's key"),
+            (
+                Some(TlsKeys::new(key(2)).peer(key(9).public())),
+                "is of no target that this source knows",
+            ),
+            (Some(TlsKeys::new(key(2))), "knows the key of no target"),
+        ] {
+            let error = dial(&to, keys).map(drop).unwrap_err();
+            assert!(
+                error.to_string().contains(told) && !error.may_pass(),
+                "{told}: {error}"
+            );
+        }
+        // The reverse: a target without a key.
+        let plain = listen(&any(Mode::Messages), small()).unwrap();
+        let error = dial(&address(&*plain), knows(2))
+            .map(drop)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("it has no key, and this process connects by keys; help: "),
+            "{error}"
+        );
+        let no_key = listen(&any(Mode::Messages), {
+            let mut connect = Policy::new().connect;
+            connect.tls = Some(TlsKeys::new(key(1)));
+            ListenConfig {
+                connect: connect.into(),
+                ..small()
+            }
+        });
+        let error = no_key.map(drop).unwrap_err().to_string();
+        assert!(error.contains("admits no key and no certificate"), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_s_name_is_known_over_ucx_too() {
+        use crate::transport::authority::{Authority, Says};
+
+        if !has_ucx() {
+            return;
+        }
+        let authority = Authority::new("cluster", 30);
+        let policy = Policy::new()
+            .connect_certificate(authority.trusted(), ["ada.example"])
+            .unwrap();
+        let mut listener = target(Mode::Messages, policy);
+        let to = address(&*listener);
+        let keys = |names: &[&str]| {
+            let certificate = authority.certificate(&key(5), &Says::names(names));
+            let keys = TlsKeys::new(key(5)).certificate(certificate).unwrap();
+            Some(keys.peer(key(1).public()))
+        };
+        let error = dial(&to, keys(&["bob.example"])).map(drop).unwrap_err();
+        assert!(
+            matches!(&error, ConnectError::Refused { reason, .. } if reason.contains("certificate")),
+            "{error}"
+        );
+        let ada = keys(&["ada.example"]);
+        let source = std::thread::spawn(move || dial(&to, ada).map(drop).unwrap());
+        let target = accept(&mut *listener);
+        let certified = target.peer.certified.as_ref().unwrap();
+        assert_eq!(
+            (&*certified.name, target.peer.key),
+            ("ada.example", Some(key(5).public()))
+        );
+        wait_for("the source", || {
+            listener.accept();
+            source.is_finished().then_some(())
+        });
+        source.join().unwrap();
+    }
+
+    /// What listens there speaks no TLS, and says that its worker is where the source is to go.
+    #[test]
+    fn a_source_with_keys_takes_no_answer_that_is_not_encrypted() {
+        if !has_ucx() {
+            return;
+        }
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to: Address = format!("ucx://{}", other.local_addr().unwrap()).parse().unwrap();
+        let own = super::super::in_hand::engine(Mode::Messages)
+            .lock()
+            .address()
+            .unwrap()
+            .to_bytes();
+        let answering = std::thread::spawn(move || {
+            let (mut source, _) = other.accept().unwrap();
+            let mut answer = Vec::new();
+            let worker = Exchange::Worker {
+                nonce: 7,
+                address: &own,
+            };
+            worker.encode(TransportTag::UCX, &mut answer);
+            source.write_all(&answer).unwrap();
+            let _ = source.read_to_end(&mut Vec::new());
+        });
+        let keys = TlsKeys::new(key(2)).peer(key(1).public());
+        let error = dial(&to, Some(keys)).map(drop).unwrap_err().to_string();
+        assert!(error.contains("it proves no key"), "{error}");
+        answering.join().unwrap();
+    }
+}
