@@ -38,7 +38,6 @@ compile_error!("these bindings are of 64-bit Unix systems, which are what UCX ru
 #[macro_use]
 mod table;
 
-mod address;
 mod bindings;
 mod inline;
 mod load;
@@ -47,7 +46,6 @@ mod print;
 mod signals;
 mod status;
 
-pub use address::{SockAddr, socket_addr};
 pub use bindings::*;
 pub use inline::*;
 pub use load::{LoadError, Version};

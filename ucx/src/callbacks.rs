@@ -5,15 +5,14 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use ucx_sys::{
-    UCP_AM_RECV_ATTR_FLAG_DATA, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t, ucp_conn_request_h, ucp_ep_h,
-    ucp_tag_recv_info_t, ucs_status_t,
+    UCP_AM_RECV_ATTR_FLAG_DATA, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t, ucp_ep_h, ucp_tag_recv_info_t,
+    ucs_status_t,
 };
 
 use crate::buffer::{Buffer, Node};
 use crate::endpoint::EndpointId;
 use crate::handler::Handler;
 use crate::inner::{Inner, Registration};
-use crate::listener::ConnectionRequest;
 use crate::message::{Data, Message};
 use crate::shared::Handle;
 
@@ -37,7 +36,7 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
     let _gate = inner.gate();
     let mut verdict = UCS_OK;
     let message = Message {
-        id: registration.number as u16,
+        id: registration.id,
         worker: inner.shared.serial,
         header: header.cast(),
         header_len,
@@ -166,22 +165,4 @@ pub(crate) unsafe extern "C" fn on_failure<H: Handler>(arg: *mut c_void, ep: ucp
     if let Some(id) = EndpointId::new(ep) {
         inner.deliver(move |inner, handler| handler.endpoint_failed(id, inner.ucx().status(status)));
     }
-}
-
-/// `ucp_listener_conn_callback_t`.
-///
-/// # Safety
-/// Called by UCX, with a registration of a worker that is alive as `arg`.
-pub(crate) unsafe extern "C" fn on_connection<H: Handler>(raw: ucp_conn_request_h, arg: *mut c_void) {
-    // SAFETY: as for `on_message`.
-    let registration = unsafe { &*arg.cast::<Registration<H>>() };
-    // SAFETY: as above.
-    let inner = unsafe { &*registration.inner };
-    let _gate = inner.gate();
-    let request = ConnectionRequest {
-        worker: inner.shared.serial,
-        listener: registration.number,
-        raw: Handle(raw),
-    };
-    inner.deliver(move |_, handler| handler.connection_requested(request));
 }

@@ -1,20 +1,17 @@
 //! Endpoints: routes to other workers.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ucx_sys::{
-    SockAddr, Status, UCP_EP_CLOSE_FLAG_FORCE, UCP_EP_PARAM_FIELD_CONN_REQUEST,
-    UCP_EP_PARAM_FIELD_ERR_HANDLER, UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE, UCP_EP_PARAM_FIELD_FLAGS,
-    UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, UCP_EP_PARAM_FIELD_SOCK_ADDR, UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
-    UCP_ERR_HANDLING_MODE_NONE, UCP_ERR_HANDLING_MODE_PEER, UCP_OP_ATTR_FIELD_FLAGS, UCS_PTR_IS_PTR, lanes,
-    ucp_ep, ucp_ep_h, ucp_ep_params_t, ucp_err_handler_t, ucp_request_param_t,
+    Status, UCP_EP_CLOSE_FLAG_FORCE, UCP_EP_PARAM_FIELD_ERR_HANDLER, UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+    UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, UCP_ERR_HANDLING_MODE_NONE, UCP_ERR_HANDLING_MODE_PEER,
+    UCP_OP_ATTR_FIELD_FLAGS, UCS_PTR_IS_PTR, lanes, ucp_ep, ucp_ep_h, ucp_ep_params_t, ucp_err_handler_t,
+    ucp_request_param_t,
 };
 
 use crate::callbacks::on_failure;
 use crate::handler::Handler;
 use crate::inner::Inner;
-use crate::listener::ConnectionRequest;
 use crate::raw;
 use crate::shared::{Deferred, Handle, Shared, next_serial};
 use crate::worker::{Mode, Worker};
@@ -129,22 +126,6 @@ impl<H: Handler> Inner<H> {
 }
 
 impl<H: Handler, M: Mode> Worker<H, M> {
-    /// An endpoint to a [`Listener`](crate::Listener).
-    ///
-    /// # Errors
-    /// UCX has no transport that connects to addresses of sockets.
-    pub fn connect(&mut self, to: SocketAddr, errors: ErrorMode) -> Result<Endpoint, Status> {
-        let address = SockAddr::new(to);
-        let params = ucp_ep_params_t {
-            field_mask: u64::from(UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR),
-            flags: UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
-            sockaddr: address.as_ucs(),
-            ..ucp_ep_params_t::default()
-        };
-        // SAFETY: the address lives during the call.
-        unsafe { self.endpoint(params, errors) }
-    }
-
     /// An endpoint to the worker of this [address](Self::address).
     ///
     /// # Errors
@@ -163,21 +144,6 @@ impl<H: Handler, M: Mode> Worker<H, M> {
             ..ucp_ep_params_t::default()
         };
         // SAFETY: the address lives during the call, and is one by the caller's promise.
-        unsafe { self.endpoint(params, errors) }
-    }
-
-    /// An endpoint to a peer that connects.
-    ///
-    /// # Errors
-    /// The peer is gone, or the listener is.
-    pub fn accept(&mut self, request: ConnectionRequest, errors: ErrorMode) -> Result<Endpoint, Status> {
-        self.listener_of(&request)?;
-        let params = ucp_ep_params_t {
-            field_mask: u64::from(UCP_EP_PARAM_FIELD_CONN_REQUEST),
-            conn_request: request.raw.0,
-            ..ucp_ep_params_t::default()
-        };
-        // SAFETY: the request is used up here, and its listener is alive by the check above.
         unsafe { self.endpoint(params, errors) }
     }
 

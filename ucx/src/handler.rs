@@ -9,7 +9,6 @@ use ucx_sys::Status;
 use crate::buffer::Buffer;
 use crate::endpoint::EndpointId;
 use crate::inner::Inner;
-use crate::listener::ConnectionRequest;
 use crate::message::Message;
 use crate::operation::{Operations, sealed};
 
@@ -36,11 +35,6 @@ pub trait Handler: Sized + 'static {
     /// The peer of an endpoint is gone. The endpoint is of no more use; drop or [close](crate::Operation::Close) it.
     fn endpoint_failed(&mut self, endpoint: EndpointId, why: Status) {
         let _ = (endpoint, why);
-    }
-
-    /// A peer connects to a [`Listener`](crate::Listener). A request that is dropped is never answered.
-    fn connection_requested(&mut self, request: ConnectionRequest) {
-        drop(request);
     }
 }
 

@@ -8,9 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ucx_sys::{
-    Status, UCS_ERR_CANCELED, UCS_INPROGRESS, Ucx, ucp_listener_h, ucp_rkey_h, ucp_worker_h, ucs_status_t,
-};
+use ucx_sys::{Status, UCS_ERR_CANCELED, UCS_INPROGRESS, Ucx, ucp_rkey_h, ucp_worker_h, ucs_status_t};
 
 use crate::buffer::{Buffer, Node};
 use crate::handler::{Callback, Handler};
@@ -44,7 +42,6 @@ pub(crate) struct Inner<H: Handler> {
     pub(crate) orphaned: Cell<bool>,
     /// What UCX was given for each id of active messages, for as long as it may use it.
     pub(crate) registrations: RefCell<BTreeMap<u16, Box<Registration<H>>>>,
-    pub(crate) listeners: RefCell<BTreeMap<u64, Listening<H>>>,
     /// Endpoints of this crate's: UCX has the worker's address as the argument of their error handlers.
     pub(crate) endpoints: Cell<usize>,
     /// Keys of peers' memory: UCX wants them back before the worker ends.
@@ -53,14 +50,11 @@ pub(crate) struct Inner<H: Handler> {
     requests: RefCell<Vec<(*mut c_void, Held)>>,
 }
 
-/// A listener, and the argument of its callback.
-type Listening<H> = (ucp_listener_h, Box<Registration<H>>);
-
 /// The argument of a callback that is called with more than the worker.
 pub(crate) struct Registration<H: Handler> {
     pub(crate) inner: *const Inner<H>,
-    /// The id of active messages, or the listener's number.
-    pub(crate) number: u64,
+    /// The id of active messages.
+    pub(crate) id: u16,
 }
 
 impl<H: Handler> Inner<H> {
@@ -79,7 +73,6 @@ impl<H: Handler> Inner<H> {
             abandoned: Cell::new(false),
             orphaned: Cell::new(false),
             registrations: RefCell::default(),
-            listeners: RefCell::default(),
             endpoints: Cell::new(0),
             keys: RefCell::default(),
             requests: RefCell::default(),
@@ -230,7 +223,6 @@ impl<H: Handler> Inner<H> {
         for what in self.shared.take_deferred() {
             match what {
                 Deferred::Endpoint(Handle(ep)) => self.drop_endpoint(ep),
-                Deferred::Listener(serial) => self.drop_listener(serial),
                 Deferred::Key(Handle(key)) => {
                     self.keys.borrow_mut().retain(|&known| known != key);
                     // SAFETY: unpacked by this worker, and used for the last time.
@@ -272,15 +264,6 @@ impl<H: Handler> Inner<H> {
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
         self.shared.has_deferred() || !self.requests.borrow().is_empty()
-    }
-
-    pub(crate) fn drop_listener(&self, serial: u64) {
-        let Some((listener, registration)) = self.listeners.borrow_mut().remove(&serial) else {
-            return;
-        };
-        // SAFETY: of this worker, alive until now, and used for the last time.
-        unsafe { self.ucx().ucp_listener_destroy(listener) };
-        drop(registration);
     }
 
     /// Frees the buffers of operations that a worker had under way which is gone.

@@ -37,7 +37,7 @@
 //! # Threads
 //!
 //! A [`Worker`] is the token of the thread that holds it: it is [`Send`] but not [`Sync`], and everything that touches the worker
-//! takes it. [`Endpoint`], [`Listener`], [`Memory`], [`RemoteMemory`] and [`Request`] are keys: they may be kept, moved and
+//! takes it. [`Endpoint`], [`Memory`], [`RemoteMemory`] and [`Request`] are keys: they may be kept, moved and
 //! dropped on any thread, and do nothing without the token. One that is dropped is ended by its worker at its next
 //! [`progress`](Worker::progress). A key that is used with another worker than its own panics.
 //!
@@ -94,7 +94,6 @@ mod endpoint;
 mod handler;
 mod inner;
 mod library;
-mod listener;
 mod memory;
 mod message;
 mod operation;
@@ -105,7 +104,6 @@ pub use buffer::{Buffer, Bytes, OperationId};
 pub use endpoint::{Endpoint, EndpointId, ErrorMode};
 pub use handler::{Callback, Handler, HandlerGuard};
 pub use library::{Config, Context, Error, Features, Library};
-pub use listener::{ConnectionRequest, Listener};
 pub use memory::{Memory, Remote, RemoteMemory};
 pub use message::{Kept, Message, Rendezvous};
 pub use operation::{Begun, Flags, Operation, Operations, Posted, Request, Started};

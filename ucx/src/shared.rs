@@ -24,7 +24,6 @@ pub(crate) struct Shared {
 /// Something that was dropped, and that only the worker's thread may end.
 pub(crate) enum Deferred {
     Endpoint(Handle<ucp_ep>),
-    Listener(u64),
     Key(Handle<ucp_rkey>),
     Memory(Handle<ucp_mem>),
     /// A request under way, and the bytes that it uses.

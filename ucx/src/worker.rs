@@ -179,7 +179,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         let inner = self.inner();
         let registration = Box::new(Registration {
             inner: self.inner.as_ptr(),
-            number: id.into(),
+            id,
         });
         // The registration is the worker's before UCX has it. Its box may move: UCX has the address of what is in it.
         let mut registrations = inner.registrations.borrow_mut();
@@ -366,10 +366,6 @@ impl<H: Handler, M: Mode> Drop for Worker<H, M> {
         inner.closed.set(true);
         inner.shut();
         inner.drop_keys();
-        let listeners: Vec<u64> = inner.listeners.borrow().keys().copied().collect();
-        for listener in listeners {
-            inner.drop_listener(listener);
-        }
         // SAFETY: alive, this thread's, and used for the last time. It closes its endpoints, and may call back: what callbacks refer to
         // is freed below.
         unsafe { inner.ucx().ucp_worker_destroy(inner.raw) };

@@ -443,7 +443,7 @@ fn messages_are_matched_by_tag_and_receives_are_cancelled() {
 #[test]
 fn a_key_of_another_worker_panics() {
     let Some(ucx) = library() else { return };
-    let (mut here, mut there, endpoint) = pair(ucx, Features::AM);
+    let (_here, mut there, endpoint) = pair(ucx, Features::AM);
     let wrong = |send: &mut dyn FnMut()| {
         let panic = catch_unwind(AssertUnwindSafe(send)).unwrap_err();
         panic
@@ -454,13 +454,6 @@ fn a_key_of_another_worker_panics() {
     assert!(wrong(&mut || {
         drop(there.start(message_to(&endpoint, MESSAGE, 0..0, 0..1), b"x"));
     }));
-    let Ok(listener) = there.listen(([127, 0, 0, 1], 0).into()) else {
-        eprintln!("not tested: UCX does not listen here");
-        return;
-    };
-    assert!(listener.address().port() > 0);
-    let mut listener = Some(listener);
-    assert!(wrong(&mut || here.close_listener(listener.take().unwrap())));
 }
 
 #[test]

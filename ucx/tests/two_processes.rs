@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ucx::{
-    Callback, ConnectionRequest, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Library, Message,
-    Operation, Operations, Started, Status, Worker,
+    Callback, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Library, Message, Operation,
+    Operations, Started, Status, Worker,
 };
 
 const MESSAGE: u16 = 1;
@@ -17,7 +17,6 @@ const NOTICE: Duration = Duration::from_secs(20);
 #[derive(Default)]
 struct Events {
     messages: Vec<Vec<u8>>,
-    requests: Vec<ConnectionRequest>,
     failed: Vec<(EndpointId, Status)>,
 }
 
@@ -32,10 +31,6 @@ impl Handler for Events {
 
     fn endpoint_failed(&mut self, endpoint: EndpointId, why: Status) {
         self.failed.push((endpoint, why));
-    }
-
-    fn connection_requested(&mut self, request: ConnectionRequest) {
-        self.requests.push(request);
     }
 }
 
@@ -92,15 +87,21 @@ fn wait_for<T>(worker: &mut Worker<Events>, mut look: impl FnMut(&mut Worker<Eve
     }
 }
 
-/// The other process: connects, says hello, and waits to be killed.
+/// The other process: connects, says where its worker is, and waits to be killed.
 #[test]
 #[ignore = "role: started by the other test"]
 fn child() {
     let Ok(to) = std::env::var(ADDRESS) else { return };
-    let to = to.parse().unwrap();
+    let (pairs, _) = to.as_bytes().as_chunks::<2>();
+    let to = Vec::from_iter(pairs.iter().map(|pair| {
+        let digits = std::str::from_utf8(pair).unwrap();
+        u8::from_str_radix(digits, 16).unwrap()
+    }));
     let mut worker = worker().expect("the other process found UCX");
-    let endpoint = worker.connect(to, ErrorMode::Peer).unwrap();
-    say(&mut worker, &endpoint, b"hello").unwrap();
+    // SAFETY: the address of the test's worker.
+    let endpoint = unsafe { worker.connect_to_worker(&to, ErrorMode::Peer) }.unwrap();
+    let own = worker.address().unwrap();
+    say(&mut worker, &endpoint, own.leak()).unwrap();
     wait_for(&mut worker, |worker| worker.handler().messages.pop());
     println!("\nready");
     std::io::stdout().flush().unwrap();
@@ -113,21 +114,22 @@ fn child() {
 #[test]
 fn a_peer_that_is_killed_fails_its_endpoint_and_no_other() {
     let Some(mut worker) = worker() else { return };
-    let listener = worker.listen(([127, 0, 0, 1], 0).into()).unwrap();
+    let digits: String = worker
+        .address()
+        .unwrap()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let mut others = [(); 2].map(|()| {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["child", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(ADDRESS, listener.address().to_string())
+            .env(ADDRESS, &digits)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let request = wait_for(&mut worker, |worker| worker.handler().requests.pop());
-        assert!(worker.client_address(&request).unwrap().ip().is_loopback());
-        let endpoint = worker.accept(request, ErrorMode::Peer).unwrap();
-        assert_eq!(
-            wait_for(&mut worker, |worker| worker.handler().messages.pop()),
-            b"hello"
-        );
+        let its = wait_for(&mut worker, |worker| worker.handler().messages.pop());
+        // SAFETY: the address of the other process's worker.
+        let endpoint = unsafe { worker.connect_to_worker(&its, ErrorMode::Peer) }.unwrap();
         say(&mut worker, &endpoint, b"welcome").unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let reader = std::thread::spawn(move || out.lines().any(|line| line.unwrap().contains("ready")));
@@ -148,7 +150,6 @@ fn a_peer_that_is_killed_fails_its_endpoint_and_no_other() {
     let endpoint = other.1.as_ref().unwrap();
     say(&mut worker, endpoint, b"well").unwrap();
     assert!(worker.handler().failed.is_empty());
-    worker.close_listener(listener);
     let endpoint = other.1.take().unwrap();
     let close = Operation::Close {
         endpoint,

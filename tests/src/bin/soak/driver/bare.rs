@@ -14,24 +14,24 @@ const SETTINGS: [(&str, &str); 3] = [
     ("UCX_KEEPALIVE_INTERVAL", "2s"),
 ];
 
-/// A target, and its port.
+/// A target, and the address of its worker.
 pub(super) fn target(options: &Options) -> Result<(Role, String), String> {
     let mut target = process::start_with(options, "bare-target", &[], &SETTINGS)?;
-    let port = target.wait_for("ready ")?;
-    Ok((target, port))
+    let worker = target.wait_for("ready ")?;
+    Ok((target, worker))
 }
 
 /// A source that sends so many messages, or for so long, about `connection` of them on each connection.
 pub(super) fn source(
     options: &Options,
-    port: &str,
+    worker: &str,
     source: u64,
     messages: u64,
     time: Duration,
     connection: u64,
 ) -> Result<Role, String> {
     let args = [
-        ("port", port.to_owned()),
+        ("worker", worker.to_owned()),
         ("messages", messages.to_string()),
         ("milliseconds", time.as_millis().to_string()),
         ("connection", connection.to_string()),

@@ -166,12 +166,12 @@ fn ours(options: &Options, transport: &str) -> Result<Visited, String> {
 /// Bare UCX: as many come and go, and are killed.
 fn bare(options: &Options) -> Result<Visited, String> {
     let earlier = Remains::now(&options.folders);
-    let (target, port) = bare::target(options)?;
+    let (target, worker) = bare::target(options)?;
     let mut start = |source: usize, how: &str| {
         let messages = if how == "flood" { u64::MAX } else { 20 };
         bare::source(
             options,
-            &port,
+            &worker,
             source as u64,
             messages,
             Duration::from_secs(3600),

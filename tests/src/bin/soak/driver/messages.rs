@@ -140,11 +140,11 @@ fn bound(options: &Options, transport: &str) -> f64 {
 /// Bare UCX that makes as many connections, with a tenth of the messages on each: what its target and its sources grow by.
 fn bare(options: &Options, messages: u64, connections: u64) -> Result<(f64, f64), String> {
     const PART: u64 = 10;
-    let (target, port) = bare::target(options)?;
+    let (target, worker) = bare::target(options)?;
     let each = messages / PART / SENDERS;
     let often = (messages / PART / connections.max(1)).max(1);
     let mut sources = (0..SENDERS)
-        .map(|source| bare::source(options, &port, source, each, options.sending / 3, often))
+        .map(|source| bare::source(options, &worker, source, each, options.sending / 3, often))
         .collect::<Result<Vec<_>, _>>()?;
     let (mut memory, mut memories) = (Slope::default(), vec![Slope::default(); sources.len()]);
     let mut done = vec![false; sources.len()];

@@ -1,4 +1,4 @@
-//! UCX without ifunc, doing the same: connect, send active messages of the same sizes, close; be killed. What UCX leaks, no layer
+//! UCX without ifunc, doing the same: exchange the addresses of workers, send active messages of the same sizes, close; be killed. What UCX leaks, no layer
 //! above it can give back, and our transport is measured by what it takes beyond that.
 
 mod source;

@@ -13,9 +13,13 @@ const AT_ONCE: usize = 32;
 /// Connections that may be lost.
 const MOST_LOST: usize = 8;
 
-/// `port`, `messages`, `milliseconds`, `connection`, `seed`: as a `sender` has them.
+/// `worker`, the digits of the target's address; `messages`, `milliseconds`, `connection`, `seed`: as a `sender` has them.
 pub(crate) fn run(args: &Arguments<'_>) -> Result {
-    let port: u16 = args.number("port")?;
+    let (digits, _) = args.text("worker")?.as_bytes().as_chunks::<2>();
+    let target = digits
+        .iter()
+        .map(|digits| Ok(u8::from_str_radix(std::str::from_utf8(digits)?, 16)?))
+        .collect::<Result<Vec<u8>>>()?;
     let mut random = Random::new(args.number("seed")?);
     let messages: u64 = args.number("messages")?;
     let until = Instant::now() + Duration::from_millis(args.number("milliseconds")?);
@@ -24,7 +28,7 @@ pub(crate) fn run(args: &Arguments<'_>) -> Result {
     let mut said = Instant::now();
     while sent < messages && Instant::now() < until {
         let mut worker = Worker::new()?;
-        let mut endpoint = Some(worker.connect(port)?);
+        let mut endpoint = Some(worker.connect(&target)?);
         connections += 1;
         let last = messages.min(sent.saturating_add(1 + random.below(2 * connection)));
         let visited = visit(&mut worker, &mut endpoint, || {
@@ -64,7 +68,7 @@ fn visit(
 ) -> Result {
     let Some(to) = endpoint else { return Ok(()) };
     // UCX 1.13 was seen to call a null pointer where several messages waited for the endpoint to be connected.
-    worker.send(to, 8)?;
+    worker.introduce(to)?;
     settle(worker, 0)?;
     while let Some(len) = next() {
         worker.send(to, len)?;

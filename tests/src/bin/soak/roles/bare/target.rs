@@ -1,4 +1,4 @@
-//! Bare UCX that listens and receives.
+//! Bare UCX that receives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,22 +11,22 @@ use super::worker::Worker;
 /// Until standard input ends.
 pub(crate) fn run() -> Result {
     let mut worker = Worker::new()?;
-    let listener = worker.0.listen(([127, 0, 0, 1], 0).into())?;
-    let port = listener.address().port();
+    let address = worker.0.address()?;
+    let digits: String = address.iter().map(|byte| format!("{byte:02x}")).collect();
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&stopped);
     std::thread::spawn(move || {
         wait_for_driver();
         stop.store(true, Ordering::Relaxed);
     });
-    say(&format!("ready {port}"));
+    say(&format!("ready {digits}"));
     let mut peers: Vec<Endpoint> = Vec::new();
     while !stopped.load(Ordering::Relaxed) {
         let some = worker.progress();
-        let requests = std::mem::take(&mut worker.0.handler().requests);
-        for request in requests {
+        let sources = std::mem::take(&mut worker.0.handler().sources);
+        for address in sources {
             // The peer may be dead by now.
-            peers.extend(worker.accept(request));
+            peers.extend(worker.connect(&address));
         }
         let failed = std::mem::take(&mut worker.0.handler().failed);
         for id in failed {
@@ -38,7 +38,6 @@ pub(crate) fn run() -> Result {
             worker.sleep(5);
         }
     }
-    worker.0.close_listener(listener);
     for peer in peers {
         worker.close(peer, true);
     }

@@ -1,8 +1,8 @@
 //! A worker of UCX that counts messages, and the operations that it has under way.
 
 use ucx::{
-    Buffer, Callback, ConnectionRequest, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Library,
-    Message, Operation, Operations, Status,
+    Buffer, Callback, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Library, Message, Operation,
+    Operations, Status,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,11 +11,14 @@ use super::super::Result;
 
 /// The active message.
 const MESSAGE: u16 = 1;
+/// That by which a source says where its worker is.
+const ADDRESS: u16 = 2;
 
 /// What happened.
 #[derive(Default)]
 pub(super) struct Events {
-    pub(super) requests: Vec<ConnectionRequest>,
+    /// The addresses of the workers of sources that connect.
+    pub(super) sources: Vec<Vec<u8>>,
     pub(super) failed: Vec<EndpointId>,
     pub(super) messages: u64,
 }
@@ -24,6 +27,11 @@ impl Handler for Events {
     type Tag = ();
 
     fn message(&mut self, worker: &mut Callback<'_, Self>, message: Message<'_>) {
+        if message.id() == ADDRESS {
+            let mut address = vec![0; message.len()];
+            message.copy_to(&mut address);
+            return self.sources.push(address);
+        }
         self.messages += 1;
         if let Ok(message) = message.rendezvous() {
             let (len, buffer) = (message.len(), Buffer::new(message.len(), ()));
@@ -41,10 +49,6 @@ impl Handler for Events {
     fn endpoint_failed(&mut self, endpoint: EndpointId, _: Status) {
         self.failed.push(endpoint);
     }
-
-    fn connection_requested(&mut self, request: ConnectionRequest) {
-        self.requests.push(request);
-    }
 }
 
 /// A worker, of this program's own.
@@ -56,6 +60,7 @@ impl Worker {
         let context = ucx.context(&ucx.config()?, Features::AM | Features::WAKEUP)?;
         let mut worker = context.worker(Events::default())?;
         worker.receive(MESSAGE)?;
+        worker.receive(ADDRESS)?;
         Ok(Self(worker))
     }
 
@@ -83,14 +88,25 @@ impl Worker {
         self.0.under_way()
     }
 
-    /// An endpoint to a listener at this port.
-    pub(super) fn connect(&mut self, port: u16) -> Result<Endpoint> {
-        Ok(self.0.connect(([127, 0, 0, 1], port).into(), ErrorMode::Peer)?)
+    /// An endpoint to the worker of this address.
+    pub(super) fn connect(&mut self, address: &[u8]) -> Result<Endpoint> {
+        // SAFETY: the address of a worker of this program, as UCX returned it there.
+        Ok(unsafe { self.0.connect_to_worker(address, ErrorMode::Peer) }?)
     }
 
-    /// An endpoint to a peer that connects.
-    pub(super) fn accept(&mut self, request: ConnectionRequest) -> Result<Endpoint> {
-        Ok(self.0.accept(request, ErrorMode::Peer)?)
+    /// Says where this worker is.
+    pub(super) fn introduce(&mut self, endpoint: &Endpoint) -> Result {
+        let address = self.0.address()?;
+        let mut buffer = Buffer::new(address.len(), ());
+        buffer[..address.len()].copy_from_slice(&address);
+        let message = Operation::Message {
+            endpoint,
+            id: ADDRESS,
+            header: 0..0,
+            data: 0..address.len(),
+            flags: Flags::EAGER,
+        };
+        self.begin(message, buffer)
     }
 
     /// Sends a message.
