@@ -47,6 +47,11 @@ impl<T> Lock<T> {
         Held { lock: self }
     }
 
+    /// `None`: it is taken.
+    pub(super) fn try_lock(&self) -> Option<Held<'_, T>> {
+        self.try_take().then(|| Held { lock: self })
+    }
+
     pub(super) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

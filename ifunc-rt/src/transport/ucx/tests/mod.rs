@@ -35,6 +35,7 @@ macro_rules! by_each_mode {
 
 mod attached;
 mod engine;
+mod gather;
 mod in_hand;
 mod lent;
 mod link;
