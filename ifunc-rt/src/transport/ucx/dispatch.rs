@@ -260,11 +260,16 @@ impl Locked<'_> {
             Purpose::Crediting { connection } | Purpose::Announcing { connection } => {
                 return self.one_sided_completed(connection, packet, result);
             }
-            Purpose::Sending { connection: id, sent } => {
+            Purpose::Sending {
+                connection: id,
+                sent,
+                is_packed,
+            } => {
                 self.state.notify(id);
                 let mut owes = false;
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.under_way.end(sent);
+                    connection.packed_under_way -= usize::from(is_packed);
                     owes = std::mem::take(&mut connection.owes_credits) && connection.gone.is_none();
                 }
                 if let Err(status) = result {
@@ -274,6 +279,7 @@ impl Locked<'_> {
                 } else if owes {
                     self.credit(id);
                 }
+                self.send_unless_busy(id);
             }
             Purpose::Fetching { connection: id, head } => match result {
                 Ok(()) => {
@@ -329,7 +335,7 @@ impl Locked<'_> {
                 return;
             }
             let head = Head::notice(Notice::Credit, 0, 0, incoming.publish());
-            if self.gathers(id, &head, &[]) {
+            if self.gathers(id, &head, &[], false) {
                 return;
             }
         }

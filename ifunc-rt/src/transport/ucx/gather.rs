@@ -9,6 +9,10 @@
 //! that did not, the [sweeper] sends what was gathered, after [`SWEEP`] to two of it.
 //!
 //! Everything else that uses the worker sends it first: each progress, a longer frame or a notice to the same peer, a close.
+//!
+//! Short frames are gathered outside of polls, too: those of one call of the application's that has several, and those to a peer whose last
+//! message UCX has not sent, because the peer takes no more at this moment. These go when UCX has sent it; until then they could not go
+//! either.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -176,16 +180,16 @@ impl PollScope for Engine {
 }
 
 impl Locked<'_> {
-    /// Whether a frame is sent with others, now or later. `false`: it is to be sent by itself.
-    pub(super) fn gathers(&mut self, id: ConnectionId, head: &Head, body: &[u8]) -> bool {
-        let holds = self.holds();
+    /// Whether a frame is sent with others, now or later. `false`: it is to be sent by itself. `is_first`: others follow at once.
+    pub(super) fn gathers(&mut self, id: ConnectionId, head: &Head, body: &[u8], is_first: bool) -> bool {
+        let holds = self.holds() || is_first && self.engine().attached().is_none() && self.is_swept();
         let connection = self.state.connections.get(&id);
-        let is_open = connection.is_some_and(|connection| connection.pack.is_some());
-        if !holds && !is_open || !self.gather(id, head, body) {
+        let joins = connection.is_some_and(|connection| connection.pack.is_some() || connection.is_busy());
+        if !holds && !joins || !self.gather(id, head, body) {
             return false;
         }
         if !holds {
-            self.send_pack(id);
+            self.send_unless_busy(id);
         }
         true
     }
@@ -262,7 +266,18 @@ impl Locked<'_> {
     /// Sends what was gathered for all peers.
     #[inline]
     pub(super) fn send_gathered(&mut self) {
-        while let Some(id) = self.state.gather.open.pop() {
+        if !self.state.gather.open.is_empty() {
+            while let Some(id) = self.state.gather.open.pop() {
+                self.send_unless_busy(id);
+            }
+            self.engine().polling.is_gathered.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`send_pack`](Self::send_pack), unless UCX has not sent an earlier one: then the end of that sends this one.
+    pub(super) fn send_unless_busy(&mut self, id: ConnectionId) {
+        let connection = self.state.connections.get(&id);
+        if connection.is_some_and(|connection| connection.pack.is_some() && !connection.is_busy()) {
             self.send_pack(id);
         }
     }

@@ -51,6 +51,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 outbox: Outbox::new(&handle, Packet::LEAST, Sender::KEPT),
                 window: *out,
                 under_way: connection.under_way,
+                holds: false,
                 handle: Arc::clone(&handle),
             };
             let receiver = Receiver {
@@ -213,6 +214,8 @@ struct Sender {
     /// now.
     window: SendWindow,
     under_way: UnderWay,
+    /// Other frames follow at once.
+    holds: bool,
 }
 
 impl Sender {
@@ -284,7 +287,7 @@ impl Outbound for Sender {
             to: connection.peer,
         };
         let id = self.handle.id;
-        let back = match locked.gathers(id, &head, packet.body(len)) {
+        let back = match locked.gathers(id, &head, packet.body(len), self.holds) {
             true => Some(packet),
             false => {
                 let packet = self.outbox.shrink(&mut locked, packet, len);
@@ -297,6 +300,15 @@ impl Outbound for Sender {
             self.outbox.give_back(&mut locked, packet);
         }
         sequence
+    }
+
+    fn hold(&mut self) {
+        self.holds = true;
+    }
+
+    fn flush(&mut self) {
+        self.holds = false;
+        self.handle.engine.lock().send_unless_busy(self.handle.id);
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {

@@ -74,7 +74,11 @@ pub(super) enum Purpose {
     /// None.
     Idle,
     /// A message of the connection is being sent, of so many frames and so much data.
-    Sending { connection: ConnectionId, sent: Credits },
+    Sending {
+        connection: ConnectionId,
+        sent: Credits,
+        is_packed: bool,
+    },
     /// The body of a frame is being fetched.
     Fetching { connection: ConnectionId, head: Head },
     /// An endpoint is being closed.

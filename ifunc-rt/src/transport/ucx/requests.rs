@@ -88,7 +88,12 @@ impl Locked<'_> {
         let Some(endpoint) = &connection.endpoint else {
             return Some(packet);
         };
-        packet.set_purpose(Purpose::Sending { connection: id, sent });
+        let is_packed = header.is_empty();
+        packet.set_purpose(Purpose::Sending {
+            connection: id,
+            sent,
+            is_packed,
+        });
         let message = Operation::Message {
             endpoint,
             id: connection.am_id.unwrap_or(am_id),
@@ -100,6 +105,7 @@ impl Locked<'_> {
             Ok(Posted::Done(buffer)) => Some(Packet(buffer)),
             Ok(Posted::UnderWay(_)) => {
                 connection.under_way.begin(sent);
+                connection.packed_under_way += usize::from(is_packed);
                 None
             }
             Err(status) => {

@@ -146,6 +146,8 @@ pub(super) struct Connection {
     pub(super) unadmitted: Option<IpAddr>,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
+    /// The packed ones among them, which UCX sends in turn.
+    pub(super) packed_under_way: usize,
     /// Credits, or a doorbell where frames are put, are to be sent when fewer messages are under way.
     pub(super) owes_credits: bool,
     /// The message that is open for more frames.
@@ -306,6 +308,11 @@ impl Connection {
     pub(super) fn end(&mut self, why: LinkError) {
         self.gone.get_or_insert(why);
         self.signs.gone.store(true, Ordering::Release);
+    }
+
+    /// Whether UCX has a packed message that it has not sent. The next one would wait for it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.packed_under_way > 0
     }
 
     /// Whether there is nothing to poll for.

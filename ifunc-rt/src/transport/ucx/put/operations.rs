@@ -78,7 +78,7 @@ impl Locked<'_> {
     #[cfg(test)]
     pub(crate) fn put_anything(&mut self, connection: ConnectionId, bytes: &[u8], to: usize) {
         let sent = message_of(bytes.len());
-        self.put_bytes(connection, bytes, to, Purpose::Sending { connection, sent })
+        self.put_bytes(connection, bytes, to, Purpose::Sending { connection, sent, is_packed: false })
             .unwrap();
         self.worker.fence().unwrap();
     }
@@ -115,6 +115,7 @@ impl Locked<'_> {
         let sending = |len| Purpose::Sending {
             connection: id,
             sent: message_of(len),
+            is_packed: false,
         };
         let header = &mut packet.bytes_mut()[HEADER_AT..BODY_ALIGN];
         let first = first_word(sequence, len as u32);

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::in_hand::Pair;
 use super::*;
 use crate::transport::PollScope as _;
+use crate::transport::ucx::events::Event;
+use crate::transport::ucx::packet::Purpose;
 use crate::transport::ucx::table::ConnectionId;
+use crate::transport::window::Credits;
 
 /// A connection on which frames have arrived that no poll has taken.
 fn with_unread(frames: u32) -> Pair {
@@ -207,4 +210,73 @@ fn what_is_gathered_goes_out_before_a_close_and_is_dropped_with_a_connection_tha
         assert_eq!(gone, LinkError::Closed);
         assert_eq!(answers, [(1, content(100, 8)), (2, content(101, 8))]);
     }
+}
+
+#[test]
+fn frames_to_a_peer_that_takes_none_wait_together_for_the_end_of_an_earlier_message() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(0);
+    let engine = Arc::clone(&pair.served.engine);
+    // As if UCX had not sent it.
+    let busy = |pair: &Pair, messages| {
+        let mut locked = engine.lock();
+        locked.state.connections.get_mut(&pair.of_target).unwrap().packed_under_way = messages;
+    };
+    busy(&pair, 2);
+    for n in 0..3 {
+        send(&mut pair.target, &content(n + 100, 8)).unwrap().unwrap();
+        engine.poll();
+        assert_eq!(gathered(&pair, pair.of_target), n as usize + 1);
+    }
+    assert!(receive(&mut pair.source).unwrap().is_none());
+    for left in [1, 0] {
+        let mut locked = engine.lock();
+        let mut packet = locked.packet(0);
+        packet.set_purpose(Purpose::Sending {
+            connection: pair.of_target,
+            sent: Credits::default(),
+            is_packed: true,
+        });
+        locked.worker.handler().push(Event::Completed(packet, Ok(())));
+        locked.dispatch();
+        drop(locked);
+        assert_eq!(gathered(&pair, pair.of_target), if left > 0 { 3 } else { 0 });
+    }
+    expect(&mut pair, &[(0, 8), (1, 8), (2, 8)]);
+    // A longer frame does not wait, nor what comes before it.
+    busy(&pair, 1);
+    send(&mut pair.target, &content(103, 8)).unwrap().unwrap();
+    send(&mut pair.target, &content(104, 5000)).unwrap().unwrap();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(3, 8), (4, 5000)]);
+    busy(&pair, 0);
+}
+
+#[test]
+fn frames_that_follow_each_other_at_once_share_messages() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(0);
+    pair.target.tx().hold();
+    for n in 0..3 {
+        send(&mut pair.target, &content(n + 100, 8)).unwrap().unwrap();
+        assert_eq!(gathered(&pair, pair.of_target), n as usize + 1);
+    }
+    pair.target.tx().flush();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(0, 8), (1, 8), (2, 8)]);
+    // A thread that waits before it has sent all of them has sent the others.
+    pair.target.tx().hold();
+    send(&mut pair.target, &content(103, 8)).unwrap().unwrap();
+    wait_for("progress", || {
+        assert!(receive(&mut pair.target).unwrap().is_none());
+        (gathered(&pair, pair.of_target) == 0).then_some(())
+    });
+    pair.target.tx().flush();
+    send(&mut pair.target, &content(104, 8)).unwrap().unwrap();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(3, 8), (4, 8)]);
 }
