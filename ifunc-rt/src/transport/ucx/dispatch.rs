@@ -146,11 +146,7 @@ impl Locked<'_> {
 
     /// The connection of a message: by the name in it, which only the peer knows; without a name, the connection that has the
     /// endpoint to itself.
-    fn addressee(
-        &mut self,
-        from: Option<EndpointId>,
-        to: Name,
-    ) -> Option<(ConnectionId, &mut Connection)> {
+    fn addressee(&mut self, from: Option<EndpointId>, to: Name) -> Option<(ConnectionId, &mut Connection)> {
         if to == Name::NONE {
             let id = *self.state.endpoints.get(&from?)?;
             return Some((id, self.state.connections.get_mut(&id)?));
@@ -335,7 +331,8 @@ impl Locked<'_> {
                 return;
             }
             let head = Head::notice(Notice::Credit, 0, 0, incoming.publish());
-            if self.gathers(id, &head, &[], false) {
+            let joins = connection.joins();
+            if self.gathers(id, &head, &[], joins, false) {
                 return;
             }
         }

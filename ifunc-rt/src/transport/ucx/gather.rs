@@ -6,7 +6,7 @@
 //!
 //! An invocation may take long, and what was gathered before it would wait. So it is gathered for [`HOLD`] at most: after an invocation
 //! that took longer, everything is sent, and answers of invocations that all take longer are never gathered. If one takes long after others
-//! that did not, the [sweeper] sends what was gathered, after [`SWEEP`] to two of it.
+//! that did not, the [sweeper](Sweeper) sends what was gathered, after [`SWEEP`] to two of it.
 //!
 //! Everything else that uses the worker sends it first: each progress, a longer frame or a notice to the same peer, a close.
 //!
@@ -35,11 +35,21 @@ use crate::transport::watch::{Token, Watch, Watched, Watcher};
 use crate::transport::window::Credits;
 
 /// How long frames are gathered, beside the invocation that runs. Tests wait for other threads meanwhile.
-const HOLD: Duration = if cfg!(test) { Duration::from_secs(600) } else { Duration::from_micros(20) };
+const HOLD: Duration = if cfg!(test) {
+    Duration::from_secs(600)
+} else {
+    Duration::from_micros(20)
+};
 /// Time between two calls of the sweeper, while frames are gathered now and then.
 const SWEEP: Duration = Duration::from_millis(2);
 /// Calls of the sweeper in which nothing was gathered, after which it rests.
 const IDLE_SWEEPS: u32 = 50;
+
+#[cfg(test)]
+thread_local! {
+    /// Frames that this thread has sent in messages that were open for others.
+    pub(crate) static GATHERED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// A message that is open for more frames.
 pub(super) struct Pack {
@@ -60,8 +70,10 @@ impl Pack {
 /// What an engine gathers.
 #[derive(Default)]
 pub(super) struct Gather {
-    /// Connections that have an open message.
+    /// Connections whose open message is sent by the next progress or at the end of the poll. Those of others wait for UCX.
     open: Vec<ConnectionId>,
+    /// Number of open messages.
+    packs: usize,
     /// Since when nothing has been gathered that is not sent.
     since: Option<Instant>,
     /// How often a first message was opened.
@@ -90,6 +102,12 @@ impl Unread {
 }
 
 impl Gather {
+    /// Whether no message is open.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.packs == 0
+    }
+
     /// A poll begins, with frames for several invocations.
     fn begin(&mut self, now: Instant) {
         self.since = Some(now);
@@ -140,14 +158,44 @@ pub(super) struct Polling {
     thread: AtomicUsize,
     /// Something is gathered. Written under the lock.
     is_gathered: AtomicBool,
+    /// When the poll began, there were connections to be accepted.
+    has_waiting: AtomicBool,
+    /// The last frame was sent in a poll, and UCX has nothing under way after it.
+    has_sent: AtomicBool,
+    /// The last poll began without progress.
+    has_passed: AtomicBool,
     sweeper: Mutex<Option<Arc<Sweeper>>>,
 }
 
 impl Polling {
-    /// Whether this thread is in a poll, which has progressed UCX.
+    /// This thread has sent a frame. `all_out`: UCX has nothing under way after it.
+    #[inline]
+    pub(super) fn sent(&self, all_out: bool) {
+        if self.is_here() {
+            self.has_sent.store(all_out, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a poll that begins makes no progress: frames are left, or the last thing that happened is that a frame was sent, and what
+    /// follows from that cannot be there yet. The next one does: what is left may wait for it.
+    fn passes(&self, unread: usize) -> bool {
+        let has_sent = self.has_sent.load(Ordering::Relaxed);
+        self.has_sent.store(false, Ordering::Relaxed);
+        let passes = (has_sent || unread > 0) && !self.has_passed.load(Ordering::Relaxed);
+        self.has_passed.store(passes, Ordering::Relaxed);
+        passes
+    }
+
+    /// Whether this thread is in a poll: its links make no progress of their own.
     #[inline]
     pub(super) fn is_here(&self) -> bool {
         self.thread.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Whether this thread is in a poll, and there is nothing to accept in it.
+    #[inline]
+    pub(super) fn accepts_none(&self) -> bool {
+        self.is_here() && !self.has_waiting.load(Ordering::Relaxed)
     }
 
     /// The engine goes: no sweep uses it any more.
@@ -162,8 +210,13 @@ impl Polling {
 impl PollScope for Engine {
     fn begin(&self) {
         let mut locked = self.lock();
-        locked.progress();
+        if !self.polling.passes(locked.state.unread.get()) {
+            locked.progress();
+        }
         if locked.state.mode == Mode::Messages {
+            let acceptor = locked.state.acceptor.as_ref();
+            let has_waiting = acceptor.is_some_and(|acceptor| !acceptor.waiting.is_empty());
+            self.polling.has_waiting.store(has_waiting, Ordering::Relaxed);
             if locked.state.unread.get() > 1 {
                 locked.state.gather.begin(Instant::now());
             }
@@ -180,11 +233,20 @@ impl PollScope for Engine {
 }
 
 impl Locked<'_> {
-    /// Whether a frame is sent with others, now or later. `false`: it is to be sent by itself. `is_first`: others follow at once.
-    pub(super) fn gathers(&mut self, id: ConnectionId, head: &Head, body: &[u8], is_first: bool) -> bool {
-        let holds = self.holds() || is_first && self.engine().attached().is_none() && self.is_swept();
-        let connection = self.state.connections.get(&id);
-        let joins = connection.is_some_and(|connection| connection.pack.is_some() || connection.is_busy());
+    /// Whether a frame is sent with others, now or later. `false`: it is to be sent by itself. `joins`: as `Connection::joins` says.
+    pub(super) fn gathers(
+        &mut self,
+        id: ConnectionId,
+        head: &Head,
+        body: &[u8],
+        joins: bool,
+        others_follow: bool,
+    ) -> bool {
+        if !(joins || others_follow || self.is_gathering()) {
+            // Nearly always.
+            return false;
+        }
+        let holds = self.holds() || others_follow && self.engine().attached().is_none() && self.is_swept();
         if !holds && !joins || !self.gather(id, head, body) {
             return false;
         }
@@ -194,9 +256,15 @@ impl Locked<'_> {
         true
     }
 
+    /// Whether what this thread sends may wait for what it sends next.
+    #[inline]
+    fn is_gathering(&self) -> bool {
+        self.engine().polling.is_here() && self.state.unread.get() > 0
+    }
+
     /// Whether what this thread sends waits for what it sends next.
     fn holds(&mut self) -> bool {
-        if !self.engine().polling.is_here() || self.state.unread.get() == 0 {
+        if !self.is_gathering() {
             return false;
         }
         let holds = self.state.gather.may_hold(Instant::now()) && self.is_swept();
@@ -260,6 +328,7 @@ impl Locked<'_> {
         let gather = &mut self.state.gather;
         gather.opened += u64::from(gather.open.is_empty());
         gather.open.push(id);
+        gather.packs += 1;
         self.engine().polling.is_gathered.store(true, Ordering::Relaxed);
     }
 
@@ -285,6 +354,8 @@ impl Locked<'_> {
     /// Sends what was gathered for a peer.
     pub(super) fn send_pack(&mut self, id: ConnectionId) {
         let Some(pack) = self.take_pack(id) else { return };
+        #[cfg(test)]
+        GATHERED.set(GATHERED.get() + pack.frames);
         let data = 0..pack.end;
         if let Some(packet) = self.post_message(id, pack.packet, (0..0, data), Flags::EAGER, pack.sent) {
             self.give(packet);
@@ -295,6 +366,7 @@ impl Locked<'_> {
     pub(super) fn take_pack(&mut self, id: ConnectionId) -> Option<Pack> {
         let pack = self.state.connections.get_mut(&id)?.pack.take()?;
         let gather = &mut self.state.gather;
+        gather.packs -= 1;
         gather.open.retain(|&open| open != id);
         if gather.open.is_empty() {
             self.engine().polling.is_gathered.store(false, Ordering::Relaxed);

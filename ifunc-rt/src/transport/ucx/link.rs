@@ -269,6 +269,7 @@ impl Outbound for Sender {
         let Ok(connection) = connection(&mut locked, self.handle.id) else {
             return 0;
         };
+        let joins = connection.joins();
         let Stage::Open { out, incoming, .. } = &mut connection.stage else {
             return 0;
         };
@@ -287,15 +288,16 @@ impl Outbound for Sender {
             to: connection.peer,
         };
         let id = self.handle.id;
-        let back = match locked.gathers(id, &head, packet.body(len), self.holds) {
+        let back = match locked.gathers(id, &head, packet.body(len), joins, self.holds) {
             true => Some(packet),
             false => {
                 let packet = self.outbox.shrink(&mut locked, packet, len);
                 locked.send(id, packet, head, len)
             }
         };
-        let sent = &self.handle.signs.sent;
-        sent.store(all_out && back.is_some(), Ordering::Relaxed);
+        let all_out = all_out && back.is_some();
+        self.handle.signs.sent.store(all_out, Ordering::Relaxed);
+        self.handle.engine.polling.sent(all_out);
         if let Some(packet) = back {
             self.outbox.give_back(&mut locked, packet);
         }

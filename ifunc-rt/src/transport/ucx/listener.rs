@@ -114,6 +114,9 @@ impl Listener for UcxListener {
     }
 
     fn accept(&mut self) -> Option<Link> {
+        if self.engine.polling.accepts_none() {
+            return None;
+        }
         let mut locked = self.engine.lock();
         // Between `arm` and the sleep there is no progress: what it takes in would not wake the target.
         let armed = locked
@@ -176,7 +179,11 @@ impl Listener for UcxListener {
 
     fn poll_scope(&self) -> Option<Arc<dyn PollScope>> {
         // An application's worker may be used by one thread alone, and progressed by the application.
-        let engine = self.engine.attached().is_none().then(|| Arc::clone(&self.engine))?;
+        let engine = self
+            .engine
+            .attached()
+            .is_none()
+            .then(|| Arc::clone(&self.engine))?;
         Some(engine)
     }
 

@@ -51,6 +51,8 @@ mod tcp_watch;
 
 pub use attached::{WorkerError, WorkerOptions};
 pub(crate) use engine::Engine;
+#[cfg(test)]
+pub(crate) use gather::GATHERED;
 pub(crate) use listener::listen;
 pub(crate) use source::{Calling, Over, connect};
 

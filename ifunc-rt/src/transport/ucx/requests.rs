@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use ::ucx::{Endpoint, ErrorMode, Flags, Operation, OperationId, Operations, Posted, Rendezvous, Status};
 
+use super::credits::message_of;
 use super::engine::{Core, Locked};
 use super::events::Data;
-use super::credits::message_of;
 use super::header::{Head, ONE_PIECE};
 use super::packed::Entry;
 use super::packet::{BODY, Packet, Purpose};
@@ -46,7 +46,9 @@ impl Locked<'_> {
         mut head: Head,
         len: usize,
     ) -> Option<Packet> {
-        self.send_pack(id);
+        if !self.state.gather.is_empty() {
+            self.send_pack(id);
+        }
         let Some(connection) = self.state.connections.get(&id) else {
             return Some(packet);
         };

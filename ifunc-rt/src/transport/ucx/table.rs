@@ -12,8 +12,8 @@ use ifunc_abi::hello::Hello;
 
 use super::credits::{Incoming, UnderWay};
 use super::events::{Data, Event};
-use super::handshake::{LONGEST, Mode, Welcome};
 use super::gather::{Gather, Pack, Unread};
+use super::handshake::{LONGEST, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::packed::Entry;
 use super::put::rings::Rings;
@@ -308,6 +308,12 @@ impl Connection {
     pub(super) fn end(&mut self, why: LinkError) {
         self.gone.get_or_insert(why);
         self.signs.gone.store(true, Ordering::Release);
+    }
+
+    /// Whether the next short frame goes with others.
+    #[inline]
+    pub(super) fn joins(&self) -> bool {
+        self.pack.is_some() || self.is_busy()
     }
 
     /// Whether UCX has a packed message that it has not sent. The next one would wait for it.

@@ -78,8 +78,17 @@ impl Locked<'_> {
     #[cfg(test)]
     pub(crate) fn put_anything(&mut self, connection: ConnectionId, bytes: &[u8], to: usize) {
         let sent = message_of(bytes.len());
-        self.put_bytes(connection, bytes, to, Purpose::Sending { connection, sent, is_packed: false })
-            .unwrap();
+        self.put_bytes(
+            connection,
+            bytes,
+            to,
+            Purpose::Sending {
+                connection,
+                sent,
+                is_packed: false,
+            },
+        )
+        .unwrap();
         self.worker.fence().unwrap();
     }
 
