@@ -55,7 +55,12 @@ fn packed() -> [Vec<u8>; 2] {
     const WORD_1: u64 = 1 << 29;
     const TOKEN: u64 = 1 << 30;
     const CREDITS: u64 = 1 << 31;
-    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    let words = |words: &[u64]| {
+        words
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect::<Vec<_>>()
+    };
     let name = words(&[7 << 32 | 9]);
     [
         cat(&[&name, &words(&[1 | 3 << 16 | 1 << 32]), b"one"]),
