@@ -50,6 +50,31 @@ fn main() {
     connections();
 }
 
+/// Packed messages of UCX's transport: a name, and entries of which some have a token, credits and a word 1 of their own.
+fn packed() -> [Vec<u8>; 2] {
+    const WORD_1: u64 = 1 << 29;
+    const TOKEN: u64 = 1 << 30;
+    const CREDITS: u64 = 1 << 31;
+    let words = |words: &[u64]| {
+        words
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect::<Vec<_>>()
+    };
+    let name = words(&[7 << 32 | 9]);
+    [
+        cat(&[&name, &words(&[1 | 3 << 16 | 1 << 32]), b"one"]),
+        cat(&[
+            &name,
+            &words(&[1 | 3 << 16 | 1 << 32 | TOKEN, 5]),
+            b"one\0\0\0\0\0",
+            &words(&[2 | 1 << 32 | 3 << 48 | CREDITS, 1 << 32 | 4]),
+            &words(&[3 | 8 << 16 | WORD_1, 1 << 50 | 1]),
+            b"12345678",
+        ]),
+    ]
+}
+
 fn handshakes() {
     let hello = Hello {
         arch: ARCH_X86_64,
@@ -108,6 +133,7 @@ fn handshakes() {
         let (encoded, name, nonce) = (hello.encode(tag), 7_u64.to_le_bytes(), (1_u128 << 100).to_le_bytes());
         messages.push(cat(&[&[first], &encoded, &name, &nonce]));
     }
+    messages.extend(packed().map(|message| cat(&[&[1], &message])));
     write("hello", messages);
     let encoded = hello.encode(TransportTag::TLS);
     let welcome = cat(&[&encoded, &rings]);

@@ -63,6 +63,12 @@ pub trait Outbound {
         self.commit(header, len)
     }
 
+    /// Frames that are committed before [`flush`](Self::flush) follow each other at once. The transport may send them together.
+    fn hold(&mut self) {}
+
+    /// Sends what was held.
+    fn flush(&mut self) {}
+
     /// Whether the peer may not have consumed the frame with this sequence number. The connection asks after the peer is
     /// gone; a transport that cannot know returns `true`.
     fn is_unconsumed(&mut self, _sequence: u32) -> bool {
@@ -227,6 +233,8 @@ mod tests {
     #[test]
     fn a_transport_that_cannot_tell_decides_nothing() {
         let link = &mut Least([0; 8]);
+        link.hold();
+        link.flush();
         assert!(link.is_unconsumed(1), "it may be lost");
         assert!(!link.is_empty(), "`peek` tells");
         assert!(link.peek_plain(Kind::Exec).is_none());

@@ -82,7 +82,7 @@ unsafe impl<T: Send> Sync for BiasedMutex<T> {}
 /// the thread is a call of the loader.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(any(loom, miri))))]
 #[inline(always)]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     let block: usize;
     // SAFETY: reads a word that every thread has, and that does not change.
     unsafe {
@@ -94,7 +94,7 @@ fn this_thread() -> usize {
 /// The same, elsewhere: the address of a variable of the thread.
 #[cfg(not(any(all(target_arch = "x86_64", target_os = "linux", not(miri)), loom)))]
 #[inline]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     thread_local! {
         static HERE: u8 = const { 0 };
     }
@@ -103,7 +103,7 @@ fn this_thread() -> usize {
 
 /// Loom's threads are one thread of the system.
 #[cfg(loom)]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
     BuildHasherDefault::<DefaultHasher>::default().hash_one(loom::thread::current().id()) as usize
 }

@@ -11,6 +11,7 @@ use super::call::{Call, Encoding, decoded};
 use super::connection::Connection;
 use super::error::Error;
 use super::handle::{Framing, Handle, Submitter};
+use super::shared::SharedConnection;
 
 /// Payloads that are taken from the caller's iterator before the lock is taken, and outcomes that are taken under one lock.
 /// The allocator keeps a vector of so many words at hand; it searches for a longer one.
@@ -95,6 +96,8 @@ impl<E: Encoding> Handle<E> {
             if left.is_empty() {
                 return Ok(());
             }
+            let is_alone = left.len() == 1 || self.submitter.framing == Framing::Batched;
+            let _held = (!is_alone).then(|| Held::new(self.submitter.shared()));
             while !left.is_empty() {
                 let joined = self.append_alike(left, wants_completion, &mut sent);
                 left = &left[joined..];
@@ -150,6 +153,22 @@ impl<E: Encoding> Handle<E> {
             Some(mut state) => append(&mut state.connection),
             None => append(&mut submitter.shared().lock().connection),
         }
+    }
+}
+
+/// Frames that follow each other at once. They are sent when it is dropped, and before the thread waits for anything.
+struct Held<'a>(&'a SharedConnection);
+
+impl<'a> Held<'a> {
+    fn new(shared: &'a SharedConnection) -> Self {
+        shared.lock().connection.hold();
+        Self(shared)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.lock().connection.flush_held();
     }
 }
 

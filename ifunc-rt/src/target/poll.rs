@@ -6,6 +6,7 @@
 //! microseconds; a target that has only a few never parks one while it polls.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use crate::driver::backoff::{Backoff, Next};
 use crate::group::Nodes;
 use crate::policy::SourceInfo;
 use crate::source::connection as source;
-use crate::transport::{Key, Link, Listener};
+use crate::transport::{Key, Link, Listener, PollScope};
 use crate::{Source, SourceError};
 
 /// Idle connections that stay active.
@@ -195,6 +196,8 @@ pub(super) struct Links {
     /// Nearly always few, which no hash finds sooner.
     parked: BTreeMap<Key, Box<Connection>>,
     pub(super) listener: Box<dyn Listener>,
+    /// What the listener wants around each poll of this thread.
+    scope: Option<Arc<dyn PollScope>>,
     /// Links that the target made and that its listener does not name.
     connected: Vec<Key>,
     /// Polls since the last review.
@@ -220,6 +223,7 @@ impl Links {
         Self {
             active: VecDeque::new(),
             parked: BTreeMap::new(),
+            scope: listener.poll_scope(),
             listener,
             connected: Vec::new(),
             polls: 0,
@@ -384,6 +388,24 @@ impl Links {
     /// gathers connections.
     #[inline]
     fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+        match self.scope.is_some() {
+            true => self.poll_in_scope(host, session, argument),
+            false => self.poll_links(host, session, argument),
+        }
+    }
+
+    /// As [`poll`](Self::poll), where the listener looks for what has arrived once for all connections.
+    #[inline(never)]
+    fn poll_in_scope(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+        // A poll that panics ends the scope, and later ones have none.
+        let scope = self.scope.take().map(InScope::new);
+        let handled = self.poll_links(host, session, argument);
+        self.scope = scope.map(InScope::end);
+        handled
+    }
+
+    #[inline(always)]
+    fn poll_links(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
         if self.until_tended == 0 {
             self.tend(host);
         }
@@ -585,6 +607,27 @@ impl Links {
             }
         }
         is_quiet
+    }
+}
+
+/// A poll in progress.
+struct InScope(Arc<dyn PollScope>);
+
+impl InScope {
+    fn new(scope: Arc<dyn PollScope>) -> Self {
+        scope.begin();
+        Self(scope)
+    }
+
+    /// The scope of the next poll.
+    fn end(self) -> Arc<dyn PollScope> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for InScope {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

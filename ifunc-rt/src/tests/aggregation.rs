@@ -314,3 +314,29 @@ fn measured_increments_alone_and_together() {
         }
     }
 }
+
+/// Invocations in frames of their own, of one call of the application's.
+#[test]
+#[cfg(feature = "ucx")]
+fn frames_of_one_call_share_messages_over_ucx() {
+    use crate::transport::ucx::GATHERED;
+
+    if !between_processes().contains(&"ucx") {
+        return;
+    }
+    let target = Running::start(&place("ucx"), roomy());
+    let source = source_with(target.address(), never());
+    let direct = add(&source);
+    // From here on, UCX is connected.
+    assert_eq!(direct.call(&1).unwrap().wait().unwrap(), 1);
+    let before = GATHERED.get();
+    let gathered = || GATHERED.get() - before;
+    direct.send_many([1]).unwrap();
+    assert_eq!(direct.call_many([1]).last().unwrap().unwrap(), 3);
+    assert_eq!(gathered(), 0, "each was alone");
+    direct.send_many([1; 10]).unwrap();
+    assert_eq!(gathered(), 10);
+    let answers = direct.call_many([1; 20]).map(Result::unwrap);
+    assert!(answers.eq(14..34));
+    assert_eq!(gathered(), 30);
+}

@@ -35,6 +35,14 @@ impl Outbound for Box<dyn Tx> {
         (**self).commit(header, len)
     }
 
+    fn hold(&mut self) {
+        (**self).hold();
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+
     fn is_unconsumed(&mut self, sequence: u32) -> bool {
         (**self).is_unconsumed(sequence)
     }
@@ -124,6 +132,14 @@ mod tests {
             33
         }
 
+        fn hold(&mut self) {
+            self.called("hold".into());
+        }
+
+        fn flush(&mut self) {
+            self.called("flush".into());
+        }
+
         fn is_unconsumed(&mut self, sequence: u32) -> bool {
             self.called(format!("is_unconsumed {sequence}"));
             self.answer
@@ -187,6 +203,8 @@ mod tests {
             assert_eq!(Outbound::max_body(&tx), 77);
             assert_eq!(Outbound::reserve(&mut tx, 3, 4).unwrap().unwrap(), [9; 8]);
             assert_eq!(Outbound::commit(&mut tx, Header::new(Kind::Exec, 1, 21), 6), 33);
+            Outbound::hold(&mut tx);
+            Outbound::flush(&mut tx);
             assert_eq!(Outbound::is_unconsumed(&mut tx, 8), answer);
             let frame = Inbound::peek(&mut rx).unwrap().unwrap();
             assert_eq!((frame.sequence, frame.words, frame.body.len()), (5, [1, 2], 3));
@@ -197,6 +215,8 @@ mod tests {
                 "max_body",
                 "reserve 3 4",
                 "commit 21 6",
+                "hold",
+                "flush",
                 "is_unconsumed 8",
                 "peek",
                 "release",

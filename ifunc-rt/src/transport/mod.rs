@@ -185,10 +185,24 @@ pub(crate) trait Listener: Send {
         true
     }
 
+    /// What surrounds each poll of all links by one thread, where the transport makes something of that.
+    fn poll_scope(&self) -> Option<Arc<dyn PollScope>> {
+        None
+    }
+
     /// Empty polls between two clock reads, which then cost little beside them. It bounds how late a poller goes to sleep.
     fn pace(&self) -> u32 {
         64
     }
+}
+
+/// A poll of all links of a listener, by one thread.
+pub(crate) trait PollScope: Send + Sync {
+    /// It begins: the transport looks for what has arrived, and polls of links find no more than that.
+    fn begin(&self);
+
+    /// It ends: what it has sent is on its way.
+    fn end(&self);
 }
 
 /// Makes links by the means of a listener, on another thread than the one that serves: to poll the listener is to poll them all.

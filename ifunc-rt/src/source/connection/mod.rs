@@ -27,7 +27,7 @@ use crate::driver::queue::Ticket;
 use crate::keys::Signatures;
 use crate::os::EventFd;
 use crate::target::Bound;
-use crate::transport::{ConnectConfig, ConnectError, Link, Route, Waiter, with_link};
+use crate::transport::{ConnectConfig, ConnectError, Link, Outbound as _, Route, Waiter, with_link};
 use crate::travel::Travels;
 
 /// The protocol. Its driver keeps the ticket of a waiter with each call.
@@ -312,6 +312,20 @@ impl Connection {
                 Err(SubmitError::Unfinished(token).into())
             }
             result => result,
+        }
+    }
+
+    /// Submissions until [`flush_held`](Self::flush_held) follow each other at once: over some transports their frames share messages.
+    pub(super) fn hold(&mut self) {
+        if let Some(link) = &mut self.link {
+            with_link!(link, link => link.tx.hold());
+        }
+    }
+
+    /// Sends what was held.
+    pub(super) fn flush_held(&mut self) {
+        if let Some(link) = &mut self.link {
+            with_link!(link, link => link.tx.flush());
         }
     }
 

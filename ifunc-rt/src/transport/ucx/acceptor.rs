@@ -6,9 +6,9 @@ use ::ucx::EndpointId;
 
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
-use super::events::Data;
+use super::events::{Data, Header};
 use super::handshake::{Hello, Mode, Nonce, Welcome};
-use super::header::{Head, Name, Notice};
+use super::header::{Name, Notice};
 use super::table::{Acceptor, ConnectionId, Stage, State};
 use crate::observe::limited;
 use crate::transport::address::WorkerAddress;
@@ -86,12 +86,12 @@ impl Locked<'_> {
     }
 
     /// A message to no connection. Where sources connect without an exchange, it may be a hello.
-    pub(super) fn admit_by_message(&mut self, from: Option<EndpointId>, head: Option<Head>, data: Data) {
+    pub(super) fn admit_by_message(&mut self, from: Option<EndpointId>, head: Header, data: Data) {
         let acceptor = self.state.acceptor.as_ref();
         let by_exchange = acceptor.is_some_and(|acceptor| acceptor.by_exchange);
         let open = acceptor.is_some() && !by_exchange && self.state.half_open().count() < MOST_HALF_OPEN;
         let (mut hello, mut welcomed) = (None, None);
-        if let (Data::Copied(packet, len), Some(head)) = (&data, head) {
+        if let (Data::Copied(packet, len), Header::Head(head)) = (&data, head) {
             let body = packet.body(*len);
             match head.as_notice() {
                 Ok(Some(Notice::Hello)) if head.to == Name::NONE => {

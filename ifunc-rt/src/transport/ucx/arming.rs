@@ -30,6 +30,7 @@ impl Locked<'_> {
             return self.arm_attached(attached);
         }
         self.watch();
+        self.send_gathered();
         let armed = self.try_arm();
         let Err(why) = armed else {
             return;

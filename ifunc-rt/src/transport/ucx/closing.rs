@@ -90,6 +90,7 @@ impl Locked<'_> {
 
     /// Forgets a connection.
     pub(super) fn forget(&mut self, id: ConnectionId) {
+        self.drop_pack(id);
         self.drop_endpoint(id);
         self.discard_arrived(id);
         let Some(connection) = self.state.connections.remove(&id) else {

@@ -10,6 +10,14 @@ pub(super) fn units(len: usize) -> u64 {
     len.div_ceil(BODY_ALIGN) as u64
 }
 
+/// What a message with a body of `len` bytes takes.
+pub(super) fn message_of(len: usize) -> Credits {
+    Credits {
+        frames: 1,
+        data: units(len),
+    }
+}
+
 /// The send window of a direction whose receiver has a ring of this size.
 pub(super) fn send_window(size: RingSize) -> SendWindow {
     SendWindow::new(Credits::of(size, BODY_ALIGN))
@@ -33,16 +41,16 @@ impl UnderWay {
     /// completed.
     const LAPS: u64 = 2;
 
-    /// UCX took a message with a body of `len` bytes.
-    pub(super) fn begin(&mut self, len: usize) {
-        self.0.frames += 1;
-        self.0.data += units(len);
+    /// UCX took a message of so many frames and so much data.
+    pub(super) fn begin(&mut self, sent: Credits) {
+        self.0.frames += sent.frames;
+        self.0.data += sent.data;
     }
 
     /// UCX is done with it.
-    pub(super) fn end(&mut self, len: usize) {
-        self.0.frames = self.0.frames.saturating_sub(1);
-        self.0.data = self.0.data.saturating_sub(units(len));
+    pub(super) fn end(&mut self, sent: Credits) {
+        self.0.frames = self.0.frames.saturating_sub(sent.frames);
+        self.0.data = self.0.data.saturating_sub(sent.data);
     }
 
     /// Whether UCX is done with everything.
@@ -116,7 +124,12 @@ impl Incoming {
 
     /// Credits for a message to the peer.
     pub(super) fn publish(&mut self) -> Credits {
-        self.window.publish().unwrap_or_else(|| self.window.released())
+        self.publish_new().unwrap_or_else(|| self.window.released())
+    }
+
+    /// Credits that the peer does not know.
+    pub(super) fn publish_new(&mut self) -> Option<Credits> {
+        self.window.publish()
     }
 }
 
@@ -176,7 +189,7 @@ mod tests {
             let mut n = 0;
             while under_way.may_send(out, units(len)) {
                 out.send(units(len));
-                under_way.begin(len);
+                under_way.begin(message_of(len));
                 // Credits for everything, as soon as it was sent.
                 out.acknowledge(out.sent()).unwrap();
                 n += 1;
@@ -185,10 +198,10 @@ mod tests {
         };
         assert_eq!(fill(&mut out, &mut under_way, 0), 16);
         assert!(!under_way.may_begin(out.capacity(), 0));
-        (0..16).for_each(|_| under_way.end(0));
+        (0..16).for_each(|_| under_way.end(message_of(0)));
         assert!(under_way.is_empty());
         assert_eq!(fill(&mut out, &mut under_way, SIZE.max_body()), 4);
-        under_way.end(SIZE.max_body());
+        under_way.end(message_of(SIZE.max_body()));
         assert!(under_way.may_send(&out, units(SIZE.max_body())) && under_way.may_begin(out.capacity(), 0));
     }
 

@@ -6,7 +6,7 @@ use ::ucx::{EndpointId, Rendezvous, Status};
 
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
-use super::events::{Data, Event};
+use super::events::{Data, Event, Header};
 use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::packet::{Packet, Purpose};
@@ -80,17 +80,21 @@ impl Locked<'_> {
         }
     }
 
-    fn message(&mut self, from: Option<EndpointId>, head: Option<Head>, data: Data) {
-        let Some((id, connection)) = self.addressee(from, head) else {
+    fn message(&mut self, from: Option<EndpointId>, head: Header, data: Data) {
+        let Some((id, connection)) = self.addressee(from, head.to()) else {
             // Of a source that connects, of a connection that is closed, or of an unknown peer.
             return self.admit_by_message(from, head, data);
         };
         if connection.gone.is_some() {
             return self.discard(data);
         }
-        let Some(head) = head else {
-            self.discard(data);
-            return self.end(id, LinkError::Malformed("a message that is not a frame"));
+        let head = match head {
+            Header::Entry(_, entry) => connection.complete(&entry),
+            Header::Head(head) => head,
+            Header::CutOff(_) | Header::Unknown => {
+                self.discard(data);
+                return self.end(id, LinkError::Malformed("a message that is not a frame"));
+            }
         };
         let result = match (connection.validate(&head, &data), data) {
             (Ok(None), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
@@ -132,14 +136,9 @@ impl Locked<'_> {
         why.map_or(Ok(()), Err)
     }
 
-    /// The connection of a message: by the name in its header, which only the peer knows; without a name, the connection that has the
+    /// The connection of a message: by the name in it, which only the peer knows; without a name, the connection that has the
     /// endpoint to itself.
-    fn addressee(
-        &mut self,
-        from: Option<EndpointId>,
-        head: Option<Head>,
-    ) -> Option<(ConnectionId, &mut Connection)> {
-        let to = head.map_or(Name::NONE, |head| head.to);
+    fn addressee(&mut self, from: Option<EndpointId>, to: Name) -> Option<(ConnectionId, &mut Connection)> {
         if to == Name::NONE {
             let id = *self.state.endpoints.get(&from?)?;
             return Some((id, self.state.connections.get_mut(&id)?));
@@ -249,11 +248,16 @@ impl Locked<'_> {
             Purpose::Crediting { connection } | Purpose::Announcing { connection } => {
                 return self.one_sided_completed(connection, packet, result);
             }
-            Purpose::Sending { connection: id, len } => {
+            Purpose::Sending {
+                connection: id,
+                sent,
+                is_packed,
+            } => {
                 self.state.notify(id);
                 let mut owes = false;
                 if let Some(connection) = self.state.connections.get_mut(&id) {
-                    connection.under_way.end(len);
+                    connection.under_way.end(sent);
+                    connection.packed_under_way -= usize::from(is_packed);
                     owes = std::mem::take(&mut connection.owes_credits) && connection.gone.is_none();
                 }
                 if let Err(status) = result {
@@ -263,6 +267,7 @@ impl Locked<'_> {
                 } else if owes {
                     self.credit(id);
                 }
+                self.send_unless_busy(id);
             }
             Purpose::Fetching { connection: id, head } => match result {
                 Ok(()) => {
@@ -307,14 +312,20 @@ impl Locked<'_> {
         }
     }
 
-    /// Sends credits: now, or when UCX has sent some of the messages under way.
+    /// Sends credits: now, with what is gathered for the peer, or when UCX has sent some of the messages under way.
     pub(super) fn credit(&mut self, id: ConnectionId) {
         if let Some(connection) = self.state.connections.get_mut(&id)
-            && let Stage::Open { out, .. } = &connection.stage
-            && !connection.under_way.may_begin(out.capacity(), 0)
+            && let Stage::Open { out, incoming } = &mut connection.stage
         {
-            connection.owes_credits = true;
-            return;
+            if !connection.under_way.may_begin(out.capacity(), 0) {
+                connection.owes_credits = true;
+                return;
+            }
+            let head = Head::notice(Notice::Credit, 0, 0, incoming.publish());
+            let joins = connection.joins();
+            if self.gathers(id, &head, &[], joins, false) {
+                return;
+            }
         }
         self.notify_peer(id, Notice::Credit, 0, &[]);
     }

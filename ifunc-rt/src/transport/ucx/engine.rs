@@ -12,6 +12,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 
 use super::attached::{Attached, WorkerError, WorkerOptions};
 use super::events::EventQueue;
+use super::gather::Polling;
 use super::handshake::Mode;
 use super::lock::{Held, Lock};
 use super::settings;
@@ -36,6 +37,8 @@ pub(crate) struct Engine {
     event_fd: Option<OwnedFd>,
     /// Calls of `ucp_worker_progress`. Written under the lock.
     polls: AtomicU64,
+    /// The polls of a target's.
+    pub(super) polling: Polling,
     /// The id of the active messages that are received.
     am_id: u16,
     /// The worker is the application's.
@@ -75,6 +78,7 @@ impl Engine {
             core: Lock::new(Core { worker, state }),
             event_fd: Some(event_fd),
             polls: AtomicU64::new(0),
+            polling: Polling::default(),
             am_id: MESSAGE,
             attached: None,
         }))
@@ -108,6 +112,7 @@ impl Engine {
             }),
             event_fd: None,
             polls: AtomicU64::new(0),
+            polling: Polling::default(),
             am_id: options.am_id,
             attached: Some(attached),
         }))
@@ -208,6 +213,10 @@ impl DerefMut for Locked<'_> {
 }
 
 impl<'a> Locked<'a> {
+    pub(super) fn engine(&self) -> &'a Engine {
+        self.engine
+    }
+
     /// What is said of a worker of the application's.
     pub(super) fn attached(&self) -> Option<&'a Attached> {
         self.engine.attached.as_ref()
@@ -227,8 +236,9 @@ impl Locked<'_> {
         self.engine.am_id
     }
 
-    /// Progresses UCX and dispatches the events; whether there were any.
+    /// Progresses UCX and dispatches the events; whether there were any. What was gathered is sent before.
     pub(super) fn progress(&mut self) -> bool {
+        self.send_gathered();
         let polls = self.engine.polls() + 1;
         self.engine.polls.store(polls, Ordering::Release);
         if polls.is_multiple_of(WATCHED) {
@@ -289,6 +299,7 @@ impl Locked<'_> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        self.polling.end();
         if self.attached.is_some() {
             if !self.detach() {
                 tracing::error!(

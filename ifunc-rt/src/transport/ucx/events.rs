@@ -6,7 +6,8 @@ use ::ucx::{Buffer, Callback, EndpointId, Handler, Kept, Message, Rendezvous, St
 use ifunc_abi::frame::BODY_ALIGN;
 
 use super::handshake::LONGEST;
-use super::header::{HEADER, Head, ONE_PIECE};
+use super::header::{HEADER, Head, Name, ONE_PIECE};
+use super::packed::{Entries, Entry, LENGTHS, Malformed};
 use super::packet::{Packet, Pool, Purpose};
 use crate::os::EventFd;
 
@@ -29,18 +30,41 @@ struct Wake {
 
 /// Something that happened.
 pub(super) enum Event {
-    /// A message came.
+    /// A message came, or an entry of a packed one.
     Message {
         /// By which endpoint it is answered, if it says so.
         from: Option<EndpointId>,
-        /// `None`: it is not of this transport.
-        head: Option<Head>,
+        head: Header,
         data: Data,
     },
     /// The operation of this packet has ended.
     Completed(Packet, Result<(), Status>),
     /// An endpoint's peer is gone.
     Failed(EndpointId, Status),
+}
+
+/// The header of a message.
+#[derive(Clone, Copy)]
+pub(super) enum Header {
+    /// Its own.
+    Head(Head),
+    /// Of an entry of a packed message to this connection.
+    Entry(Name, Entry),
+    /// A packed message to this connection, the rest of which is malformed.
+    CutOff(Name),
+    /// It is not of this transport.
+    Unknown,
+}
+
+impl Header {
+    /// The connection that it names.
+    pub(super) fn to(&self) -> Name {
+        match self {
+            Self::Head(head) => head.to,
+            Self::Entry(to, _) | Self::CutOff(to) => *to,
+            Self::Unknown => Name::NONE,
+        }
+    }
 }
 
 /// The data of a message.
@@ -102,6 +126,30 @@ impl EventQueue {
         }
     }
 
+    /// The entries of a packed message, each in a packet of its own.
+    fn packed(&mut self, message: &Message<'_>) {
+        let read = |at| {
+            let mut word = [0; size_of::<u64>()];
+            message.copy_from(at, &mut word);
+            u64::from_le_bytes(word)
+        };
+        let to = Name(read(0));
+        for entry in Entries::new(message.len(), read) {
+            let (head, body) = match entry {
+                Ok((entry, body)) => (Header::Entry(to, entry), body),
+                Err(Malformed) => (Header::CutOff(to), 0..0),
+            };
+            let len = body.len();
+            let mut packet = self.pool.take(len);
+            message.copy_from(body.start, packet.body_mut(len));
+            self.push(Event::Message {
+                from: None,
+                head,
+                data: Data::Copied(packet, len),
+            });
+        }
+    }
+
     /// Whether all bodies are copied: an application's buffers of UCX are not ours to keep.
     fn copies_all(&self) -> bool {
         self.wake.is_some()
@@ -114,25 +162,21 @@ impl Handler for EventQueue {
     fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
         let from = message.sender();
         let (len, is_rendezvous) = (message.len(), message.is_rendezvous());
-        let mut header = [0; HEADER];
-        if message.header_len() == 0 && !is_rendezvous && (HEADER..=HEADER + ONE_PIECE).contains(&len) {
-            let len = len - HEADER;
-            let mut packet = self.pool.take(len);
-            message.copy_to(&mut header);
-            message.copy_from(HEADER, packet.body_mut(len));
-            return self.push(Event::Message {
-                from,
-                head: Some(Head::decode(&header)),
-                data: Data::Copied(packet, len),
-            });
+        if message.header_len() == 0 && !is_rendezvous && LENGTHS.contains(&len) {
+            return self.packed(&message);
         }
-        let head = (message.header_len() == HEADER).then(|| {
-            message.copy_header(&mut header);
-            Head::decode(&header)
-        });
+        let mut head = Header::Unknown;
         // Notices are decoded as a whole; the longest has the address of a worker.
-        let is_notice = head.as_ref().is_some_and(Head::is_notice);
-        let copied = if is_notice { LONGEST } else { COPIED };
+        let mut copied = COPIED;
+        if message.header_len() == HEADER {
+            let mut header = [0; HEADER];
+            message.copy_header(&mut header);
+            let decoded = Head::decode(&header);
+            if decoded.is_notice() {
+                copied = LONGEST;
+            }
+            head = Header::Head(decoded);
+        }
         let may_keep = len > copied && !self.copies_all() && message.is_aligned(BODY_ALIGN);
         let kept = match message.rendezvous() {
             Ok(message) => Ok(Data::Fetchable(message)),

@@ -3,8 +3,41 @@
 use super::exchange::Incoming;
 use super::exchange::acceptor::worker_of;
 use super::handshake::{Hello, Mode, Welcome};
-use super::header::{HEADER, Head};
+use super::header::{HEADER, Head, Name};
+use super::packed::{Entries, LENGTHS, NAME, append};
 use super::put::fuzzing::offer;
+
+/// Takes the bytes for a packed message. Its entries are decoded as they were if they are packed again.
+fn packed(message: &[u8]) {
+    if !LENGTHS.contains(&message.len()) {
+        return;
+    }
+    let word_of = |bytes: &[u8], at: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[at..at + 8]);
+        u64::from_le_bytes(word)
+    };
+    let entries = Entries::new(message.len(), |at| word_of(message, at));
+    let entries: Vec<_> = entries.map_while(Result::ok).collect();
+    let (mut again, mut end) = ([0; LENGTHS.end], NAME);
+    for (entry, body) in &entries {
+        let head = Head {
+            sequence: entry.number.into(),
+            len: entry.len as u32,
+            words: entry.words,
+            credits: entry.credits,
+            to: Name::NONE,
+        };
+        // Words that need not follow are left out: it is no longer.
+        end = append(&mut again, end, &head, &message[body.clone()]).expect("room for what was there");
+    }
+    let mut decoded = Entries::new(end, |at| word_of(&again, at));
+    for (entry, body) in entries {
+        let (same, at) = decoded.next().and_then(Result::ok).expect("an entry");
+        assert_eq!((same, &again[at]), (entry, &message[body]));
+    }
+    assert!(decoded.next().is_none());
+}
 
 /// Takes the bytes for the header of an active message, for a handshake message from either side, and for a message of the exchange
 /// before it.
@@ -15,6 +48,7 @@ pub(crate) fn handshake(message: &[u8]) {
         assert_eq!(head.is_notice(), !matches!(head.as_notice(), Ok(None)));
         let _ = head.is_of_the_handshake();
     }
+    packed(message);
     let mut incoming = Incoming::default();
     let taken = message
         .chunks(7)

@@ -1,9 +1,9 @@
 //! The header of an active message, which is a frame's or a message of the transport itself.
 //!
-//! Five little-endian 64-bit words. A short body follows them in one piece, which is the message's data, and the message has no
-//! header in UCX's sense: UCX 1.13 sends what has only one of both by its shortest way. Longer bodies are the data by themselves,
-//! so that UCX can align them and have them fetched; the words are then UCX's header. So is what is said before both sides know
-//! that they speak the same version ([`handshake`](super::handshake)): whatever that is, they understand each other so far.
+//! Five little-endian 64-bit words, which are the message's header in UCX's sense. The body is the message's data, so that UCX can
+//! align it and have it fetched. So is what is said before both sides know that they speak the same version
+//! ([`handshake`](super::handshake)): whatever that is, they understand each other so far. Frames with short bodies, and other messages of
+//! the transport, have shorter headers: [`packed`](super::packed).
 //!
 //! | word | frame | of the transport |
 //! |---|---|---|
@@ -20,7 +20,7 @@ use crate::transport::window::Credits;
 
 /// Length of the header.
 pub(super) const HEADER: usize = 40;
-/// The longest body that is in one piece with its header.
+/// The longest body of a packed message.
 pub(super) const ONE_PIECE: usize = 1024;
 
 /// The words, as they came or as they go.
@@ -29,7 +29,8 @@ pub(super) struct Head {
     pub(super) sequence: u32,
     pub(super) len: u32,
     pub(super) words: [u64; 2],
-    pub(super) credits: Credits,
+    /// `None`: the receiver knows them. A header by itself always has them.
+    pub(super) credits: Option<Credits>,
     /// Of the receiver's connections: an endpoint may carry several, and in both directions.
     pub(super) to: Name,
 }
@@ -94,7 +95,7 @@ impl Head {
             sequence: 0,
             len: len as u32,
             words: [(notice as u64) << 8, number],
-            credits,
+            credits: Some(credits),
             to: Name::NONE,
         }
     }
@@ -128,7 +129,7 @@ impl Head {
             commit_word(self.sequence, self.len),
             self.words[0],
             self.words[1],
-            pack(self.credits),
+            pack(self.credits.unwrap_or_default()),
             self.to.0,
         ];
         zerocopy::transmute!(words.map(U64::new))
@@ -142,7 +143,7 @@ impl Head {
             sequence,
             len,
             words: [second, third],
-            credits: unpack(credits),
+            credits: Some(unpack(credits)),
             to: Name(to),
         }
     }
@@ -162,7 +163,7 @@ mod tests {
             sequence: 3,
             len: 1 << 20,
             words: [0x0102_0304_0506_0701, u64::MAX - 1],
-            credits,
+            credits: Some(credits),
             to: Name::new(u32::MAX - 2, 0x8765_4321),
         };
         assert_eq!(Head::decode(&frame.encode()), frame);

@@ -12,7 +12,7 @@ use super::attached::Attached;
 use super::credits::{UnderWay, units};
 use super::engine::{Engine, Locked};
 use super::events::Data;
-use super::header::Head;
+use super::header::{Head, ONE_PIECE};
 use super::packet::Packet;
 use super::put;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
@@ -57,6 +57,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 outbox: Outbox::new(&handle, Packet::LEAST, Sender::KEPT),
                 window: *out,
                 under_way: connection.under_way,
+                holds: false,
                 handle: Arc::clone(&handle),
             };
             let receiver = Receiver {
@@ -214,6 +215,8 @@ struct Sender {
     /// now.
     window: SendWindow,
     under_way: UnderWay,
+    /// Other frames follow at once.
+    holds: bool,
 }
 
 impl Sender {
@@ -264,10 +267,10 @@ impl Outbound for Sender {
     fn commit(&mut self, header: Header, len: usize) -> u32 {
         let (packet, _) = self.outbox.take(len);
         let mut locked = self.handle.engine.lock();
-        let packet = self.outbox.shrink(&mut locked, packet, len);
         let Ok(connection) = connection(&mut locked, self.handle.id) else {
             return 0;
         };
+        let joins = connection.joins();
         let Stage::Open { out, incoming, .. } = &mut connection.stage else {
             return 0;
         };
@@ -279,16 +282,36 @@ impl Outbound for Sender {
             sequence,
             len: len as u32,
             words: header.words(),
-            credits: incoming.publish(),
+            credits: match len <= ONE_PIECE {
+                true => incoming.publish_new(),
+                false => Some(incoming.publish()),
+            },
             to: connection.peer,
         };
-        let back = locked.send(self.handle.id, packet, head, len);
-        let sent = &self.handle.signs.sent;
-        sent.store(all_out && back.is_some(), Ordering::Relaxed);
+        let id = self.handle.id;
+        let back = match locked.gathers(id, &head, packet.body(len), joins, self.holds) {
+            true => Some(packet),
+            false => {
+                let packet = self.outbox.shrink(&mut locked, packet, len);
+                locked.send(id, packet, head, len)
+            }
+        };
+        let all_out = all_out && back.is_some();
+        self.handle.signs.sent.store(all_out, Ordering::Relaxed);
+        self.handle.engine.polling.sent(all_out);
         if let Some(packet) = back {
             self.outbox.give_back(&mut locked, packet);
         }
         sequence
+    }
+
+    fn hold(&mut self) {
+        self.holds = true;
+    }
+
+    fn flush(&mut self) {
+        self.holds = false;
+        self.handle.engine.lock().send_unless_busy(self.handle.id);
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {
@@ -314,8 +337,9 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll; not where the last thing that happened
-    /// is that a frame was sent: a sender polls in passing, for what cannot be there yet, and a waiting thread polls again.
+    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll, unless a poll of the target has. Nor where the
+    /// last thing that happened is that a frame was sent: a sender polls in passing, for what cannot be there yet, and a waiting thread polls
+    /// again.
     fn next(&mut self) -> Result<Option<(Frame, bool)>, LinkError> {
         if self.passes() {
             return Ok(None);
@@ -329,7 +353,7 @@ impl Receiver {
         if let Some(frame) = before.take() {
             return Ok(Some(frame));
         }
-        if self.polled == polls && before.gone.is_none() {
+        if self.polled == polls && before.gone.is_none() && !self.handle.engine.polling.is_here() {
             locked.progress();
         }
         self.polled = self.handle.engine.polls();
@@ -346,8 +370,9 @@ impl Receiver {
         if signs.arrived.load(Ordering::Acquire) || signs.is_gone() || self.is_due() {
             return false;
         }
-        let polls = self.handle.engine.polls();
-        if polls != self.polled {
+        let engine = &self.handle.engine;
+        let polls = engine.polls();
+        if polls != self.polled || engine.polling.is_here() {
             self.polled = polls;
             return true;
         }

@@ -18,7 +18,7 @@ use super::table::{Acceptor, Closing};
 use crate::keys::{PublicKey, TlsKeys};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::tls::once;
-use crate::transport::{Connector, Key, Link, ListenConfig, ListenError, Listener};
+use crate::transport::{Connector, Key, Link, ListenConfig, ListenError, Listener, PollScope};
 
 /// A listening target.
 struct UcxListener {
@@ -147,6 +147,9 @@ impl Listener for UcxListener {
     }
 
     fn accept(&mut self) -> Option<Link> {
+        if self.engine.polling.accepts_none() {
+            return None;
+        }
         let mut locked = self.engine.lock();
         // Between `arm` and the sleep there is no progress: what it takes in would not wake the target.
         let armed = locked
@@ -154,7 +157,7 @@ impl Listener for UcxListener {
             .acceptor
             .as_mut()
             .is_some_and(|acceptor| std::mem::take(&mut acceptor.armed));
-        if !armed {
+        if !armed && !self.engine.polling.is_here() {
             locked.progress();
         }
         let id = locked.state.acceptor.as_mut()?.waiting.pop_front()?;
@@ -205,6 +208,16 @@ impl Listener for UcxListener {
 
     fn serves_any_thread(&self) -> bool {
         self.engine.attached().is_none_or(Attached::is_anywhere)
+    }
+
+    fn poll_scope(&self) -> Option<Arc<dyn PollScope>> {
+        // An application's worker may be used by one thread alone, and progressed by the application.
+        let engine = self
+            .engine
+            .attached()
+            .is_none()
+            .then(|| Arc::clone(&self.engine))?;
+        Some(engine)
     }
 
     /// Over TCP a poll is a system call.

@@ -1,20 +1,17 @@
 //! Packets: a header and a body in one buffer, which UCX reads or writes while an operation is under way, and the pool that they
 //! go back to.
 
-use std::ops::Range;
-
 use ::ucx::Buffer;
 
 use super::header::{HEADER, Head};
+use super::packed::MAX_FIRST;
 use super::table::ConnectionId;
+use crate::transport::window::Credits;
 use ifunc_abi::frame::BODY_ALIGN;
 
 /// Where the body begins: the header right before it, and aligned.
 pub(super) const BODY: usize = BODY_ALIGN;
-const _: () = assert!(HEADER <= BODY);
-
-/// Where the header is.
-pub(super) const HEAD: Range<usize> = BODY - HEADER..BODY;
+const _: () = assert!(HEADER <= BODY && MAX_FIRST <= BODY);
 
 /// A buffer, and what it is used for.
 #[derive(Debug)]
@@ -54,8 +51,12 @@ impl Packet {
         self.0[..BODY + len].copy_from_slice(&other.0[..BODY + len]);
     }
 
-    pub(super) fn set_header(&mut self, header: &[u8; HEADER]) {
-        self.0[HEAD].copy_from_slice(header);
+    /// Copies a header to right before the body. Where it begins.
+    #[inline]
+    pub(super) fn set_header(&mut self, header: &[u8]) -> usize {
+        let at = BODY - header.len();
+        self.0[at..BODY].copy_from_slice(header);
+        at
     }
 
     pub(super) fn purpose(&self) -> Purpose {
@@ -72,8 +73,12 @@ impl Packet {
 pub(super) enum Purpose {
     /// None.
     Idle,
-    /// A message of the connection, with a body of `len` bytes, is being sent.
-    Sending { connection: ConnectionId, len: usize },
+    /// A message of the connection is being sent, of so many frames and so much data.
+    Sending {
+        connection: ConnectionId,
+        sent: Credits,
+        is_packed: bool,
+    },
     /// The body of a frame is being fetched.
     Fetching { connection: ConnectionId, head: Head },
     /// An endpoint is being closed.

@@ -1,13 +1,18 @@
 //! Operations of the worker: sending messages, fetching bodies, making and closing endpoints.
 
+use std::ops::Range;
+
 use ::ucx::{Endpoint, ErrorMode, Flags, Operation, OperationId, Operations, Posted, Rendezvous, Status};
 
+use super::credits::message_of;
 use super::engine::{Core, Locked};
 use super::events::Data;
 use super::header::{Head, ONE_PIECE};
-use super::packet::{BODY, HEAD, Packet, Purpose};
+use super::packed::Entry;
+use super::packet::{BODY, Packet, Purpose};
 use super::table::ConnectionId;
 use crate::transport::address::WorkerAddress;
+use crate::transport::window::Credits;
 
 impl Locked<'_> {
     /// A packet for a body of `len` bytes.
@@ -32,8 +37,8 @@ impl Locked<'_> {
         })
     }
 
-    /// Sends `len` bytes of the packet's body to the peer of a connection. `Some`: UCX is done with the packet. What goes wrong is
-    /// the end of the connection.
+    /// Sends `len` bytes of the packet's body to the peer of a connection, after what was gathered for it. `Some`: UCX is done with the
+    /// packet. What goes wrong is the end of the connection.
     pub(super) fn send(
         &mut self,
         id: ConnectionId,
@@ -41,22 +46,20 @@ impl Locked<'_> {
         mut head: Head,
         len: usize,
     ) -> Option<Packet> {
-        let am_id = self.am_id();
-        let core: &mut Core = self;
-        let Some(connection) = core.state.connections.get_mut(&id) else {
-            return Some(packet);
-        };
-        let Some(endpoint) = &connection.endpoint else {
+        if !self.state.gather.is_empty() {
+            self.send_pack(id);
+        }
+        let Some(connection) = self.state.connections.get(&id) else {
             return Some(packet);
         };
         head.to = connection.peer;
-        packet.set_header(&head.encode());
-        packet.set_purpose(Purpose::Sending { connection: id, len });
         let of_handshake = head.is_of_the_handshake();
+        let body = BODY..BODY + len;
         let (header, data) = if of_handshake || len > ONE_PIECE {
-            (HEAD, BODY..BODY + len)
+            (packet.set_header(&head.encode())..BODY, body)
         } else {
-            (0..0, HEAD.start..BODY + len)
+            let start = packet.set_header(Entry::of(&head).encode(Some(head.to)).as_slice());
+            (0..0, start..body.end)
         };
         let mut flags = Flags::default();
         if of_handshake {
@@ -67,6 +70,32 @@ impl Locked<'_> {
             // Never fetched.
             flags = flags | Flags::EAGER;
         }
+        self.post_message(id, packet, (header, data), flags, message_of(len))
+    }
+
+    /// Posts a message whose header and data are these parts of the packet.
+    pub(super) fn post_message(
+        &mut self,
+        id: ConnectionId,
+        mut packet: Packet,
+        (header, data): (Range<usize>, Range<usize>),
+        flags: Flags,
+        sent: Credits,
+    ) -> Option<Packet> {
+        let am_id = self.am_id();
+        let core: &mut Core = self;
+        let Some(connection) = core.state.connections.get_mut(&id) else {
+            return Some(packet);
+        };
+        let Some(endpoint) = &connection.endpoint else {
+            return Some(packet);
+        };
+        let is_packed = header.is_empty();
+        packet.set_purpose(Purpose::Sending {
+            connection: id,
+            sent,
+            is_packed,
+        });
         let message = Operation::Message {
             endpoint,
             id: connection.am_id.unwrap_or(am_id),
@@ -77,7 +106,8 @@ impl Locked<'_> {
         match core.worker.post(message, packet.0) {
             Ok(Posted::Done(buffer)) => Some(Packet(buffer)),
             Ok(Posted::UnderWay(_)) => {
-                connection.under_way.begin(len);
+                connection.under_way.begin(sent);
+                connection.packed_under_way += usize::from(is_packed);
                 None
             }
             Err(status) => {

@@ -12,8 +12,10 @@ use ifunc_abi::hello::Hello;
 use super::credits::{Incoming, UnderWay};
 use super::events::{Data, Event};
 use super::exchange::liveness::Liveness;
+use super::gather::{Gather, Pack, Unread};
 use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
+use super::packed::Entry;
 use super::put::rings::Rings;
 use super::routes::Route;
 use super::tcp_watch::Watch;
@@ -77,6 +79,10 @@ pub(super) struct State {
     pub(super) lost: BTreeSet<EndpointId>,
     /// Ends connections of TCP whose peers are silent; `None` where the environment decides.
     pub(super) watch: Option<Watch>,
+    /// What a target's polls gather.
+    pub(super) gather: Gather,
+    /// Frames of all connections that were not taken yet.
+    pub(super) unread: Unread,
     /// It was logged that the worker cannot be armed.
     pub(super) unarmed: bool,
     /// How often in succession the worker could not be armed because of messages that peers do not take.
@@ -146,10 +152,16 @@ pub(super) struct Connection {
     pub(super) stage: Stage,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
+    /// The packed ones among them, which UCX sends in turn.
+    pub(super) packed_under_way: usize,
     /// Credits, or a doorbell where frames are put, are to be sent when fewer messages are under way.
     pub(super) owes_credits: bool,
+    /// The message that is open for more frames.
+    pub(super) pack: Option<Pack>,
     /// In their order.
     pub(super) arrived: VecDeque<Frame>,
+    /// The engine's.
+    unread: Unread,
     /// Those that overtook others, by sequence. There are at most as many as credits, because credits are given back for
     /// frames that were released, in order.
     early: BTreeMap<u32, Frame>,
@@ -225,6 +237,7 @@ impl State {
             route,
             name,
             stage,
+            unread: self.unread.clone(),
             next: 1,
             ..Connection::default()
         };
@@ -314,6 +327,17 @@ impl Connection {
         self.signs.gone.store(true, Ordering::Release);
     }
 
+    /// Whether the next short frame goes with others.
+    #[inline]
+    pub(super) fn joins(&self) -> bool {
+        self.pack.is_some() || self.is_busy()
+    }
+
+    /// Whether UCX has a packed message that it has not sent. The next one would wait for it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.packed_under_way > 0
+    }
+
     /// Whether there is nothing to poll for.
     pub(super) fn is_idle(&self) -> bool {
         self.arrived.is_empty() && self.gone.is_none()
@@ -348,14 +372,29 @@ impl Connection {
         Ok(())
     }
 
-    fn arrive(&mut self, frame: Frame) {
+    /// The header of a frame or notice in a packed message: a sequence that is ahead of its turn by less than 2^16, which is more than a window.
+    #[inline]
+    pub(super) fn complete(&self, entry: &Entry) -> Head {
+        let ahead = entry.number.wrapping_sub(self.next as u16);
+        Head {
+            sequence: self.next.wrapping_add(ahead.into()),
+            len: entry.len as u32,
+            words: entry.words,
+            credits: entry.credits,
+            to: self.name,
+        }
+    }
+
+    pub(super) fn arrive(&mut self, frame: Frame) {
         self.arrived.push_back(frame);
+        self.unread.set(self.unread.get() + 1);
         self.signs.arrived.store(true, Ordering::Release);
     }
 
     /// The next frame, and whether its memory is to be given back as soon as it was executed.
     pub(super) fn take(&mut self) -> Option<(Frame, bool)> {
         let frame = self.arrived.pop_front()?;
+        self.unread.set(self.unread.get() - 1);
         self.signs
             .arrived
             .store(!self.arrived.is_empty(), Ordering::Release);
@@ -369,6 +408,7 @@ impl Connection {
     /// Takes all frames.
     pub(super) fn take_all(&mut self) -> Vec<Frame> {
         let early = std::mem::take(&mut self.early);
+        self.unread.set(self.unread.get() - self.arrived.len());
         self.arrived.drain(..).chain(early.into_values()).collect()
     }
 
@@ -380,7 +420,9 @@ impl Connection {
         }
         let notice = head.as_notice()?;
         if let Stage::Open { out, incoming, .. } = &mut self.stage {
-            out.acknowledge_low(head.credits.frames as u32, head.credits.data as u32)?;
+            if let Some(credits) = head.credits {
+                out.acknowledge_low(credits.frames as u32, credits.data as u32)?;
+            }
             if notice.is_none() {
                 if self.fin.is_some_and(|sent| incoming.are_all(sent) == Ok(true)) {
                     return Err("a frame after its last");

@@ -5,7 +5,7 @@ use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word};
 
 use super::layout::{CREDITS, commit_word};
 use super::ring::{HEADER_AT, Place, record};
-use crate::transport::ucx::credits::UnderWay;
+use crate::transport::ucx::credits::{UnderWay, message_of};
 use crate::transport::ucx::engine::{Core, Locked};
 use crate::transport::ucx::header::pack;
 use crate::transport::ucx::packet::{BODY, Packet, Purpose};
@@ -45,8 +45,8 @@ impl Locked<'_> {
         match worker.post(operation(at), packet.0) {
             Ok(Posted::Done(buffer)) => Ok(Some(Packet(buffer))),
             Ok(Posted::UnderWay(_)) => {
-                if let Purpose::Sending { len, .. } = purpose {
-                    under_way.begin(len);
+                if let Purpose::Sending { sent, .. } = purpose {
+                    under_way.begin(sent);
                 }
                 Ok(None)
             }
@@ -77,9 +77,18 @@ impl Locked<'_> {
     /// Puts anything anywhere into the peer's memory.
     #[cfg(test)]
     pub(crate) fn put_anything(&mut self, connection: ConnectionId, bytes: &[u8], to: usize) {
-        let len = bytes.len();
-        self.put_bytes(connection, bytes, to, Purpose::Sending { connection, len })
-            .unwrap();
+        let sent = message_of(bytes.len());
+        self.put_bytes(
+            connection,
+            bytes,
+            to,
+            Purpose::Sending {
+                connection,
+                sent,
+                is_packed: false,
+            },
+        )
+        .unwrap();
         self.worker.fence().unwrap();
     }
 
@@ -112,7 +121,11 @@ impl Locked<'_> {
         let (peer, commit) = (rings.peer, commit_word(rings.nonce, sequence));
         // Before anything is put: see `sleeping`.
         rings.view.post_frames(sequence);
-        let sending = |len| Purpose::Sending { connection: id, len };
+        let sending = |len| Purpose::Sending {
+            connection: id,
+            sent: message_of(len),
+            is_packed: false,
+        };
         let header = &mut packet.bytes_mut()[HEADER_AT..BODY_ALIGN];
         let first = first_word(sequence, len as u32);
         for (to, word) in header.chunks_exact_mut(8).zip([first, words[0], words[1]]) {

@@ -36,6 +36,7 @@ macro_rules! by_each_mode {
 mod attached;
 mod engine;
 mod exchange;
+mod gather;
 mod in_hand;
 mod lent;
 mod link;

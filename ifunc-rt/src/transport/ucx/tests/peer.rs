@@ -1,6 +1,6 @@
 //! A peer of UCX's that is in the test's hands, and says anything.
 
-use ::ucx::Library;
+use ::ucx::{Flags, Library};
 
 use std::os::fd::AsFd as _;
 
@@ -10,6 +10,7 @@ use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::exchange::source::{Answered, Host};
 use crate::transport::ucx::handshake::{Hello, Nonce};
 use crate::transport::ucx::header::{Head, Name, Notice};
+use crate::transport::ucx::packet::BODY;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::window::Credits;
 use crate::transport::{ConnectConfig, ConnectError};
@@ -69,6 +70,17 @@ impl Peer {
         drop(locked.send(self.id, packet, head, body.len()));
     }
 
+    /// Sends a message without a header: the name by which the target knows the connection, and anything after it.
+    pub(super) fn send_packed(&self, entries: &[u8]) {
+        let mut locked = self.engine.lock();
+        let name = locked.state.connections[&self.id].peer;
+        let bytes = [&name.0.to_le_bytes(), entries].concat();
+        let mut packet = locked.packet(bytes.len());
+        packet.body_mut(bytes.len()).copy_from_slice(&bytes);
+        let parts = (0..0, BODY..BODY + bytes.len());
+        drop(locked.post_message(self.id, packet, parts, Flags::EAGER, Credits::default()));
+    }
+
     pub(super) fn hello(&self) {
         let hello = self.greeting();
         self.send(
@@ -106,7 +118,7 @@ pub(super) fn frame(sequence: u32, len: usize) -> Head {
         sequence,
         len: len as u32,
         words: Header::new(Kind::Exec, 7, 9).words(),
-        credits: Credits::default(),
+        credits: Some(Credits::default()),
         to: Name::NONE,
     }
 }

@@ -8,10 +8,11 @@ use super::*;
 use crate::transport::ConnectError;
 use crate::transport::address::WorkerAddress;
 use crate::transport::config::PEER_TIMEOUT;
-use crate::transport::ucx::credits::units;
+use crate::transport::ucx::credits::{message_of, units};
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::handshake::{Hello, LONGEST, Nonce};
 use crate::transport::ucx::header::{Head, Name, Notice};
+use crate::transport::ucx::packed::{Entry, MAX_ENTRIES};
 use crate::transport::ucx::table::Stage;
 use crate::transport::window::Credits;
 
@@ -140,6 +141,26 @@ fn peers_that_break_the_protocol_are_disconnected() {
     disconnects("a number twice", true, |peer| {
         peer.send(frame(2, 1), b"x");
         peer.send(frame(2, 1), b"x");
+    });
+    let entry = |sequence, len| {
+        let encoded = Entry::of(&frame(sequence, len)).encode(None);
+        [encoded.as_slice(), &[7; 64][..len.next_multiple_of(8)]].concat()
+    };
+    disconnects("more frames than credits in one message", true, |peer| {
+        peer.send_packed(&[entry(1, 3), entry(2, 8), entry(3, 1)].concat());
+    });
+    disconnects("a number twice in one message", true, |peer| {
+        peer.send_packed(&[entry(1, 0), entry(1, 0)].concat());
+    });
+    disconnects("an entry that is cut off in its header", true, |peer| {
+        peer.send_packed(&[&entry(1, 3)[..], &entry(2, 0)[..8]].concat());
+    });
+    disconnects("an entry that is cut off in its body", true, |peer| {
+        peer.send_packed(&[&entry(1, 3)[..], &entry(2, 9)[..24 + 7]].concat());
+    });
+    disconnects("more entries than a message may have", true, |peer| {
+        let credit = Entry::of(&Head::notice(Notice::Credit, 0, 0, none)).encode(None);
+        peer.send_packed(&credit.as_slice().repeat(MAX_ENTRIES + 1));
     });
     disconnects("credits for what was not sent", true, |peer| {
         let credits = Credits {
@@ -404,7 +425,7 @@ fn credits_that_are_owed_are_paid() {
         let mut locked = peer.engine.lock();
         let connection = locked.state.connections.get_mut(&peer.id).unwrap();
         // As if as much was under way as may be.
-        (2..2 * SLOTS).for_each(|_| connection.under_way.begin(0));
+        (2..2 * SLOTS).for_each(|_| connection.under_way.begin(message_of(0)));
         locked.credit(peer.id);
     }
     assert!(owes(), "credits were sent where nothing is taken");

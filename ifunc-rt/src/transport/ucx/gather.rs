@@ -1,0 +1,523 @@
+//! Gathering: what one poll of a target sends to a peer goes in few messages.
+//!
+//! A poll progresses UCX once, and then runs what has arrived on all connections. While more of that is left, a short frame that the
+//! polling thread sends is added to the peer's open message; the last of a poll is sent at once, with what was gathered for its peer, and the
+//! end of the poll sends the rest. There is no timer: what is gathered waits for frames that are there.
+//!
+//! An invocation may take long, and what was gathered before it would wait. So it is gathered for [`HOLD`] at most: after an invocation
+//! that took longer, everything is sent, and answers of invocations that all take longer are never gathered. If one takes long after others
+//! that did not, the [sweeper](Sweeper) sends what was gathered, after [`SWEEP`] to two of it.
+//!
+//! Everything else that uses the worker sends it first: each progress, a longer frame or a notice to the same peer, a close.
+//!
+//! Short frames are gathered outside of polls, too: those of one call of the application's that has several, and those to a peer whose last
+//! message UCX has not sent, because the peer takes no more at this moment. These go when UCX has sent it; until then they could not go
+//! either.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::ucx::Flags;
+
+use super::credits::message_of;
+use super::engine::{Engine, Locked};
+use super::handshake::Mode;
+use super::header::{Head, Name, ONE_PIECE};
+use super::packed::{self, LENGTHS, MAX_ENTRIES, NAME};
+use super::packet::Packet;
+use super::table::ConnectionId;
+use crate::driver::biased::this_thread;
+use crate::os::{EventFd, EventFlags};
+use crate::transport::PollScope;
+use crate::transport::watch::{Token, Watch, Watched, Watcher};
+use crate::transport::window::Credits;
+
+/// How long frames are gathered, beside the invocation that runs. Tests wait for other threads meanwhile.
+const HOLD: Duration = if cfg!(test) {
+    Duration::from_secs(600)
+} else {
+    Duration::from_micros(20)
+};
+/// Time between two calls of the sweeper, while frames are gathered now and then.
+const SWEEP: Duration = Duration::from_millis(2);
+/// Calls of the sweeper in which nothing was gathered, after which it rests.
+const IDLE_SWEEPS: u32 = 50;
+
+#[cfg(test)]
+thread_local! {
+    /// Frames that this thread has sent in messages that were open for others.
+    pub(crate) static GATHERED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// A message that is open for more frames.
+pub(super) struct Pack {
+    packet: Packet,
+    /// Bytes of the message.
+    end: usize,
+    frames: usize,
+    sent: Credits,
+}
+
+impl Pack {
+    #[cfg(test)]
+    pub(super) fn frames(&self) -> usize {
+        self.frames
+    }
+}
+
+/// What an engine gathers.
+#[derive(Default)]
+pub(super) struct Gather {
+    /// Connections whose open message is sent by the next progress or at the end of the poll. Those of others wait for UCX.
+    open: Vec<ConnectionId>,
+    /// Number of open messages.
+    packs: usize,
+    /// Since when nothing has been gathered that is not sent.
+    since: Option<Instant>,
+    /// How often a first message was opened.
+    opened: u64,
+    /// `opened` at the last sweep.
+    swept: u64,
+    /// Sweeps in succession in which nothing was gathered.
+    idle: u32,
+    /// Sweeps are going on.
+    is_swept: bool,
+}
+
+/// How many frames have arrived on an engine's connections and were not taken yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unread(Arc<AtomicUsize>);
+
+impl Unread {
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Under the engine's lock.
+    pub(super) fn set(&self, frames: usize) {
+        self.0.store(frames, Ordering::Relaxed);
+    }
+}
+
+impl Gather {
+    /// Whether no message is open.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.packs == 0
+    }
+
+    /// A poll begins, with frames for several invocations.
+    fn begin(&mut self, now: Instant) {
+        self.since = Some(now);
+    }
+
+    /// Whether a frame may wait for the ones after it: not after a long invocation, and not for long.
+    fn may_hold(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let may = now.saturating_duration_since(since) <= HOLD;
+        if !may {
+            self.since = Some(now);
+        }
+        may
+    }
+
+    /// The verdict of a sweep.
+    fn sweep(&mut self) -> Sweep {
+        let is_new = std::mem::replace(&mut self.swept, self.opened) != self.opened;
+        if is_new {
+            self.idle = 0;
+            return Sweep::GoesOn;
+        }
+        if !self.open.is_empty() {
+            return Sweep::Overdue;
+        }
+        self.idle += 1;
+        self.is_swept = self.idle < IDLE_SWEEPS;
+        match self.is_swept {
+            true => Sweep::GoesOn,
+            false => Sweep::Rests,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sweep {
+    GoesOn,
+    /// What is gathered was gathered before the last sweep.
+    Overdue,
+    /// Nothing was gathered for long.
+    Rests,
+}
+
+/// Polls of a target, which gather.
+#[derive(Default)]
+pub(super) struct Polling {
+    /// The thread that polls; 0: none does.
+    thread: AtomicUsize,
+    /// Something is gathered. Written under the lock.
+    is_gathered: AtomicBool,
+    /// When the poll began, there were connections to be accepted.
+    has_waiting: AtomicBool,
+    /// The last frame was sent in a poll, and UCX has nothing under way after it.
+    has_sent: AtomicBool,
+    /// The last poll began without progress.
+    has_passed: AtomicBool,
+    sweeper: Mutex<Option<Arc<Sweeper>>>,
+}
+
+impl Polling {
+    /// This thread has sent a frame. `all_out`: UCX has nothing under way after it.
+    #[inline]
+    pub(super) fn sent(&self, all_out: bool) {
+        if self.is_here() {
+            self.has_sent.store(all_out, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a poll that begins makes no progress: frames are left, or the last thing that happened is that a frame was sent, and what
+    /// follows from that cannot be there yet. The next one does: what is left may wait for it.
+    fn passes(&self, unread: usize) -> bool {
+        let has_sent = self.has_sent.load(Ordering::Relaxed);
+        self.has_sent.store(false, Ordering::Relaxed);
+        let passes = (has_sent || unread > 0) && !self.has_passed.load(Ordering::Relaxed);
+        self.has_passed.store(passes, Ordering::Relaxed);
+        passes
+    }
+
+    /// Whether this thread is in a poll: its links make no progress of their own.
+    #[inline]
+    pub(super) fn is_here(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Whether this thread is in a poll, and there is nothing to accept in it.
+    #[inline]
+    pub(super) fn accepts_none(&self) -> bool {
+        self.is_here() && !self.has_waiting.load(Ordering::Relaxed)
+    }
+
+    /// The engine goes: no sweep uses it any more.
+    pub(super) fn end(&mut self) {
+        let sweeper = self.sweeper.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sweeper) = sweeper.take() {
+            sweeper.engine().take();
+        }
+    }
+}
+
+impl PollScope for Engine {
+    fn begin(&self) {
+        let mut locked = self.lock();
+        if !self.polling.passes(locked.state.unread.get()) {
+            locked.progress();
+        }
+        if locked.state.mode == Mode::Messages {
+            let acceptor = locked.state.acceptor.as_ref();
+            let has_waiting = acceptor.is_some_and(|acceptor| !acceptor.waiting.is_empty());
+            self.polling.has_waiting.store(has_waiting, Ordering::Relaxed);
+            if locked.state.unread.get() > 1 {
+                locked.state.gather.begin(Instant::now());
+            }
+            self.polling.thread.store(this_thread(), Ordering::Relaxed);
+        }
+    }
+
+    fn end(&self) {
+        self.polling.thread.store(0, Ordering::Relaxed);
+        if self.polling.is_gathered.load(Ordering::Relaxed) {
+            self.lock().send_gathered();
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// Whether a frame is sent with others, now or later. `false`: it is to be sent by itself. `joins`: as `Connection::joins` says.
+    pub(super) fn gathers(
+        &mut self,
+        id: ConnectionId,
+        head: &Head,
+        body: &[u8],
+        joins: bool,
+        others_follow: bool,
+    ) -> bool {
+        if !(joins || others_follow || self.is_gathering()) {
+            // Nearly always.
+            return false;
+        }
+        let holds = self.holds() || others_follow && self.engine().attached().is_none() && self.is_swept();
+        if !holds && !joins || !self.gather(id, head, body) {
+            return false;
+        }
+        if !holds {
+            self.send_unless_busy(id);
+        }
+        true
+    }
+
+    /// Whether what this thread sends may wait for what it sends next.
+    #[inline]
+    fn is_gathering(&self) -> bool {
+        self.engine().polling.is_here() && self.state.unread.get() > 0
+    }
+
+    /// Whether what this thread sends waits for what it sends next.
+    fn holds(&mut self) -> bool {
+        if !self.is_gathering() {
+            return false;
+        }
+        let holds = self.state.gather.may_hold(Instant::now()) && self.is_swept();
+        if !holds {
+            self.send_gathered();
+        }
+        holds
+    }
+
+    /// Adds a frame to the peer's open message. `false`: it is sent by itself.
+    fn gather(&mut self, id: ConnectionId, head: &Head, body: &[u8]) -> bool {
+        if body.len() > ONE_PIECE || !self.has_peer(id) {
+            return false;
+        }
+        if self.append(id, head, body) {
+            return true;
+        }
+        self.send_pack(id);
+        self.open_pack(id);
+        self.append(id, head, body)
+    }
+
+    /// Whether there is an endpoint, and a name for packed messages to it.
+    fn has_peer(&self, id: ConnectionId) -> bool {
+        let connection = self.state.connections.get(&id);
+        connection.is_some_and(|connection| connection.endpoint.is_some() && connection.peer != Name::NONE)
+    }
+
+    /// `false`: there is no open message, or it has no room.
+    fn append(&mut self, id: ConnectionId, head: &Head, body: &[u8]) -> bool {
+        let connection = self.state.connections.get_mut(&id);
+        let Some(pack) = connection.and_then(|connection| connection.pack.as_mut()) else {
+            return false;
+        };
+        if pack.frames == MAX_ENTRIES {
+            return false;
+        }
+        let Some(end) = packed::append(pack.packet.bytes_mut(), pack.end, head, body) else {
+            return false;
+        };
+        pack.end = end;
+        pack.frames += 1;
+        let Credits { frames, data } = message_of(body.len());
+        pack.sent.frames += frames;
+        pack.sent.data += data;
+        true
+    }
+
+    fn open_pack(&mut self, id: ConnectionId) {
+        let mut packet = self.packet(LENGTHS.end - 1);
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return self.give(packet);
+        };
+        packet.bytes_mut()[..NAME].copy_from_slice(&connection.peer.0.to_le_bytes());
+        connection.pack = Some(Pack {
+            packet,
+            end: NAME,
+            frames: 0,
+            sent: Credits::default(),
+        });
+        let gather = &mut self.state.gather;
+        gather.opened += u64::from(gather.open.is_empty());
+        gather.open.push(id);
+        gather.packs += 1;
+        self.engine().polling.is_gathered.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends what was gathered for all peers.
+    #[inline]
+    pub(super) fn send_gathered(&mut self) {
+        if !self.state.gather.open.is_empty() {
+            while let Some(id) = self.state.gather.open.pop() {
+                self.send_unless_busy(id);
+            }
+            self.engine().polling.is_gathered.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`send_pack`](Self::send_pack), unless UCX has not sent an earlier one: then the end of that sends this one.
+    pub(super) fn send_unless_busy(&mut self, id: ConnectionId) {
+        let connection = self.state.connections.get(&id);
+        if connection.is_some_and(|connection| connection.pack.is_some() && !connection.is_busy()) {
+            self.send_pack(id);
+        }
+    }
+
+    /// Sends what was gathered for a peer.
+    pub(super) fn send_pack(&mut self, id: ConnectionId) {
+        let Some(pack) = self.take_pack(id) else { return };
+        #[cfg(test)]
+        GATHERED.set(GATHERED.get() + pack.frames);
+        let data = 0..pack.end;
+        if let Some(packet) = self.post_message(id, pack.packet, (0..0, data), Flags::EAGER, pack.sent) {
+            self.give(packet);
+        }
+    }
+
+    /// Closes the open message of a connection, and does not send it.
+    pub(super) fn take_pack(&mut self, id: ConnectionId) -> Option<Pack> {
+        let pack = self.state.connections.get_mut(&id)?.pack.take()?;
+        let gather = &mut self.state.gather;
+        gather.packs -= 1;
+        gather.open.retain(|&open| open != id);
+        if gather.open.is_empty() {
+            self.engine().polling.is_gathered.store(false, Ordering::Relaxed);
+        }
+        Some(pack)
+    }
+
+    /// Drops what was gathered for a peer that is gone.
+    pub(super) fn drop_pack(&mut self, id: ConnectionId) {
+        if let Some(pack) = self.take_pack(id) {
+            self.give(pack.packet);
+        }
+    }
+
+    /// Begins sweeps, unless they are going on. `false`: there is no thread for them.
+    fn is_swept(&mut self) -> bool {
+        if !self.state.gather.is_swept {
+            self.state.gather.is_swept = self.engine().sweeper().is_some_and(|sweeper| sweeper.begin());
+            self.state.gather.idle = 0;
+        }
+        self.state.gather.is_swept
+    }
+}
+
+impl Engine {
+    /// Made when it is needed first. `None`: the system refuses what it takes, and nothing is gathered.
+    fn sweeper(&self) -> Option<Arc<Sweeper>> {
+        let sweeper = self.polling.sweeper.lock();
+        let mut sweeper = sweeper.unwrap_or_else(PoisonError::into_inner);
+        if sweeper.is_none() {
+            *sweeper = Sweeper::new(self).ok();
+        }
+        sweeper.clone()
+    }
+
+    /// Sends what was gathered before the last sweep. `false`: no more sweeps.
+    fn sweep(&self) -> bool {
+        // A thread that has the lock sends or progresses.
+        let Some(mut locked) = self.try_lock() else {
+            return true;
+        };
+        let sweep = locked.state.gather.sweep();
+        if sweep == Sweep::Overdue {
+            locked.send_gathered();
+        }
+        sweep != Sweep::Rests
+    }
+}
+
+/// Sends what was gathered where an invocation takes long after it: on the process's watching thread.
+struct Sweeper {
+    engine: Mutex<Option<Swept>>,
+    event_fd: EventFd,
+    watch: Watch,
+}
+
+/// An engine that is there until it takes itself out of its sweeper.
+struct Swept(*const Engine);
+
+// SAFETY: an engine may be used by any thread.
+unsafe impl Send for Swept {}
+
+impl Sweeper {
+    fn new(engine: &Engine) -> std::io::Result<Arc<Self>> {
+        let watcher = Watcher::of_this_process()?;
+        let event_fd = EventFd::new()?;
+        let watch = Watch::new(&watcher, event_fd.as_fd().try_clone_to_owned()?);
+        let sweeper = Arc::new(Self {
+            engine: Mutex::new(Some(Swept(engine))),
+            event_fd,
+            watch,
+        });
+        let watched = Arc::downgrade(&sweeper) as std::sync::Weak<dyn Watched>;
+        sweeper.watch.watch(EventFlags::IN, watched)?;
+        Ok(sweeper)
+    }
+
+    /// Wakes the watching thread. `false`: this process has none.
+    fn begin(&self) -> bool {
+        let has_thread = !self.watch.is_forked();
+        if has_thread {
+            self.event_fd.wake();
+        }
+        has_thread
+    }
+
+    fn engine(&self) -> std::sync::MutexGuard<'_, Option<Swept>> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched for Sweeper {
+    fn ready(self: Arc<Self>, _: Token) {
+        self.event_fd.clear();
+        self.watch.call_in(SWEEP);
+    }
+
+    fn due(self: Arc<Self>, _: Token) {
+        let place = self.engine();
+        let Some(Swept(engine)) = &*place else { return };
+        // SAFETY: it is in an `Arc`, so it does not move; before it goes it takes itself out, for which it needs the lock that is held
+        // here.
+        let goes_on = unsafe { &**engine }.sweep();
+        if goes_on {
+            self.watch.call_in(SWEEP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_wait_for_short_invocations_and_not_for_long() {
+        let mut gather = Gather::default();
+        let start = Instant::now();
+        gather.begin(start);
+        let mut holds = |after: Duration| gather.may_hold(start + after);
+        assert!(holds(HOLD / 2) && holds(HOLD));
+        // From then on, another while.
+        let late = HOLD + Duration::from_nanos(1);
+        assert!(!holds(late));
+        assert!(holds(late + HOLD) && !holds(late * 2 + HOLD));
+        // Each took longer.
+        assert!((4..10).all(|n| !holds(late * 2 * n)));
+    }
+
+    #[test]
+    fn sweeps_find_what_the_last_one_found_and_rest_where_there_is_nothing() {
+        let mut gather = Gather {
+            is_swept: true,
+            ..Gather::default()
+        };
+        let open = |gather: &mut Gather| {
+            gather.opened += 1;
+            gather.open.push(ConnectionId(1));
+        };
+        open(&mut gather);
+        assert_eq!(gather.sweep(), Sweep::GoesOn, "it has just been opened");
+        assert_eq!(gather.sweep(), Sweep::Overdue);
+        assert_eq!(gather.sweep(), Sweep::Overdue, "until it is sent");
+        gather.open.clear();
+        open(&mut gather);
+        assert_eq!(gather.sweep(), Sweep::GoesOn, "another one");
+        gather.open.clear();
+        for _ in 1..IDLE_SWEEPS {
+            assert_eq!(gather.sweep(), Sweep::GoesOn);
+            assert!(gather.is_swept);
+        }
+        assert_eq!(gather.sweep(), Sweep::Rests);
+        assert!(!gather.is_swept);
+    }
+}

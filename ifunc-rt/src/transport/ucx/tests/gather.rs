@@ -1,0 +1,318 @@
+//! What one poll of a target sends to a peer goes in one message.
+
+use std::sync::Arc;
+
+use super::in_hand::Pair;
+use super::*;
+use crate::transport::PollScope as _;
+use crate::transport::ucx::events::Event;
+use crate::transport::ucx::packet::Purpose;
+use crate::transport::ucx::table::ConnectionId;
+use crate::transport::window::Credits;
+
+/// A connection on which frames have arrived that no poll has taken.
+fn with_unread(frames: u32) -> Pair {
+    let mut pair = Pair::new(Mode::Messages, &ring(64, 1 << 20));
+    for n in 0..frames {
+        send(&mut pair.source, &content(n, 8)).unwrap().unwrap();
+    }
+    wait_for("the frames", || {
+        pair.here.poll();
+        pair.served.engine.poll();
+        (pair.served.engine.lock().state.unread.get() == frames as usize).then_some(())
+    });
+    pair
+}
+
+/// Frames in the open message of a connection of the target's.
+fn gathered(pair: &Pair, id: ConnectionId) -> usize {
+    let locked = pair.served.engine.lock();
+    let pack = locked.state.connections[&id].pack.as_ref();
+    pack.map_or(0, |pack| pack.frames())
+}
+
+/// Takes the next frame of the target's, and sends an answer of `len` bytes.
+fn answer(pair: &mut Pair, n: u32, len: usize) {
+    let (sequence, body) = receive(&mut pair.target).unwrap().unwrap();
+    assert_eq!((sequence, body), (n + 1, content(n, 8)));
+    send(&mut pair.target, &content(n + 100, len)).unwrap().unwrap();
+}
+
+/// A poll that follows one which sent something looks for nothing, once; nor does one for which frames are left.
+#[test]
+fn polls_progress_where_something_may_have_come() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(2);
+    let engine = Arc::clone(&pair.served.engine);
+    let progresses = || {
+        let before = engine.polls();
+        engine.begin();
+        engine.polls() - before
+    };
+    assert_eq!(progresses(), 0, "two are left");
+    engine.end();
+    assert_eq!(progresses(), 1, "they may wait for what comes");
+    engine.end();
+    assert_eq!(progresses(), 0);
+    for n in 0..2 {
+        answer(&mut pair, n, 8);
+    }
+    engine.end();
+    assert_eq!(progresses(), 1, "the last one did not");
+    send(&mut pair.target, b"x").unwrap().unwrap();
+    engine.end();
+    for expected in [0, 1, 1] {
+        assert_eq!(progresses(), expected);
+        engine.end();
+    }
+}
+
+/// The source receives these answers in their order.
+fn expect(pair: &mut Pair, answers: &[(u32, usize)]) {
+    for &(n, len) in answers {
+        let frame = wait_for("an answer", || receive(&mut pair.source).unwrap());
+        assert_eq!(frame, (n + 1, content(n + 100, len)));
+    }
+    assert!(receive(&mut pair.source).unwrap().is_none());
+}
+
+#[test]
+fn answers_of_one_poll_are_one_message_and_the_last_does_not_wait() {
+    const FRAMES: u32 = 20;
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(FRAMES);
+    let engine = Arc::clone(&pair.served.engine);
+    let before = engine.polls();
+    engine.begin();
+    for n in 0..FRAMES {
+        assert_eq!(gathered(&pair, pair.of_target), n as usize);
+        answer(&mut pair, n, n as usize);
+    }
+    // With the last one, all are sent; and of a poll's links none has made progress by itself.
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    assert!(receive(&mut pair.target).unwrap().is_none());
+    assert_eq!(engine.polls(), before);
+    engine.end();
+    expect(&mut pair, &Vec::from_iter((0..FRAMES).map(|n| (n, n as usize))));
+    // Without a poll, and in one for a single frame, each is sent at once.
+    for in_poll in [false, true] {
+        send(&mut pair.source, b"x").unwrap().unwrap();
+        wait_for("a frame", || {
+            pair.here.poll();
+            engine.poll();
+            pair.target.rx().peek().unwrap().map(drop)
+        });
+        if in_poll {
+            engine.begin();
+        }
+        send(&mut pair.target, b"y").unwrap().unwrap();
+        assert_eq!(gathered(&pair, pair.of_target), 0);
+        engine.end();
+        pair.target.rx().release();
+        let frame = wait_for("an answer", || receive(&mut pair.source).unwrap());
+        assert_eq!(frame.1, b"y");
+    }
+}
+
+#[test]
+fn a_poll_that_is_over_sends_what_it_gathered() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(3);
+    pair.served.engine.begin();
+    answer(&mut pair, 0, 8);
+    answer(&mut pair, 1, 8);
+    assert_eq!(gathered(&pair, pair.of_target), 2);
+    pair.served.engine.end();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(0, 8), (1, 8)]);
+    // So does a progress in the middle of one.
+    pair.served.engine.begin();
+    assert!(pair.target.tx().reserve(8, 1).unwrap().is_some());
+    send(&mut pair.target, &content(102, 8)).unwrap().unwrap();
+    assert_eq!(gathered(&pair, pair.of_target), 1);
+    pair.served.engine.poll();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    pair.served.engine.end();
+    expect(&mut pair, &[(2, 8)]);
+}
+
+#[test]
+fn longer_frames_and_other_threads_keep_the_order() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(6);
+    let engine = Arc::clone(&pair.served.engine);
+    engine.begin();
+    answer(&mut pair, 0, 8);
+    answer(&mut pair, 1, 5000);
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    answer(&mut pair, 2, 1000);
+    answer(&mut pair, 3, 1024);
+    assert_eq!(gathered(&pair, pair.of_target), 2);
+    // A message that is full makes room for the next.
+    answer(&mut pair, 4, 0);
+    for n in 105..108 {
+        send(&mut pair.target, &content(n, 1024)).unwrap().unwrap();
+    }
+    assert_eq!(gathered(&pair, pair.of_target), 2);
+    let target = &mut pair.target;
+    let by_another = std::thread::scope(|scope| {
+        scope
+            .spawn(move || send(target, &content(108, 3)).unwrap())
+            .join()
+            .unwrap()
+    });
+    assert_eq!(by_another, Some(9));
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    engine.end();
+    let lens = [8, 5000, 1000, 1024, 0, 1024, 1024, 1024, 3];
+    expect(&mut pair, &Vec::from_iter((0..).zip(lens)));
+}
+
+#[test]
+fn what_is_gathered_before_an_invocation_that_takes_long_is_sent_meanwhile() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(2);
+    let engine = Arc::clone(&pair.served.engine);
+    // The second time, the sweeper has begun.
+    for _ in 0..2 {
+        engine.begin();
+        let (sequence, _) = receive(&mut pair.target).unwrap().unwrap();
+        send(&mut pair.target, b"ready").unwrap().unwrap();
+        // The next one runs, and this thread sends nothing.
+        let frame = wait_for("the answer", || receive(&mut pair.source).unwrap());
+        assert_eq!(frame, (sequence, b"ready".to_vec()));
+        assert_eq!(gathered(&pair, pair.of_target), 0);
+        engine.end();
+        send(&mut pair.source, b"next").unwrap().unwrap();
+        wait_for("the next frame", || {
+            pair.here.poll();
+            engine.poll();
+            (engine.lock().state.unread.get() == 2).then_some(())
+        });
+    }
+}
+
+#[test]
+fn what_is_gathered_goes_out_before_a_close_and_is_dropped_with_a_connection_that_is_forgotten() {
+    if !has_ucx() {
+        return;
+    }
+    for is_forgotten in [false, true] {
+        let mut pair = with_unread(3);
+        let engine = Arc::clone(&pair.served.engine);
+        engine.begin();
+        answer(&mut pair, 0, 8);
+        answer(&mut pair, 1, 8);
+        assert_eq!(gathered(&pair, pair.of_target), 2);
+        if is_forgotten {
+            let free = engine.lock().worker.handler().pool.free();
+            engine.lock().forget(pair.of_target);
+            engine.lock().send_gathered();
+            assert!(engine.lock().worker.handler().pool.free() > free + 4096);
+            engine.end();
+            continue;
+        }
+        let Pair {
+            mut source, target, ..
+        } = pair;
+        drop(target);
+        engine.end();
+        let mut answers = Vec::new();
+        let gone = wait_for("the end", || {
+            engine.poll();
+            match receive(&mut source) {
+                Ok(frame) => {
+                    answers.extend(frame);
+                    None
+                }
+                Err(gone) => Some(gone),
+            }
+        });
+        assert_eq!(gone, LinkError::Closed);
+        assert_eq!(answers, [(1, content(100, 8)), (2, content(101, 8))]);
+    }
+}
+
+#[test]
+fn frames_to_a_peer_that_takes_none_wait_together_for_the_end_of_an_earlier_message() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(0);
+    let engine = Arc::clone(&pair.served.engine);
+    // As if UCX had not sent it.
+    let busy = |pair: &Pair, messages| {
+        let mut locked = engine.lock();
+        locked
+            .state
+            .connections
+            .get_mut(&pair.of_target)
+            .unwrap()
+            .packed_under_way = messages;
+    };
+    busy(&pair, 2);
+    for n in 0..3 {
+        send(&mut pair.target, &content(n + 100, 8)).unwrap().unwrap();
+        engine.poll();
+        assert_eq!(gathered(&pair, pair.of_target), n as usize + 1);
+    }
+    assert!(receive(&mut pair.source).unwrap().is_none());
+    for left in [1, 0] {
+        let mut locked = engine.lock();
+        let mut packet = locked.packet(0);
+        packet.set_purpose(Purpose::Sending {
+            connection: pair.of_target,
+            sent: Credits::default(),
+            is_packed: true,
+        });
+        locked.worker.handler().push(Event::Completed(packet, Ok(())));
+        locked.dispatch();
+        drop(locked);
+        assert_eq!(gathered(&pair, pair.of_target), if left > 0 { 3 } else { 0 });
+    }
+    expect(&mut pair, &[(0, 8), (1, 8), (2, 8)]);
+    // A longer frame does not wait, nor what comes before it.
+    busy(&pair, 1);
+    send(&mut pair.target, &content(103, 8)).unwrap().unwrap();
+    send(&mut pair.target, &content(104, 5000)).unwrap().unwrap();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(3, 8), (4, 5000)]);
+    busy(&pair, 0);
+}
+
+#[test]
+fn frames_that_follow_each_other_at_once_share_messages() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(0);
+    pair.target.tx().hold();
+    for n in 0..3 {
+        send(&mut pair.target, &content(n + 100, 8)).unwrap().unwrap();
+        assert_eq!(gathered(&pair, pair.of_target), n as usize + 1);
+    }
+    pair.target.tx().flush();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(0, 8), (1, 8), (2, 8)]);
+    // A thread that waits before it has sent all of them has sent the others.
+    pair.target.tx().hold();
+    send(&mut pair.target, &content(103, 8)).unwrap().unwrap();
+    wait_for("progress", || {
+        assert!(receive(&mut pair.target).unwrap().is_none());
+        (gathered(&pair, pair.of_target) == 0).then_some(())
+    });
+    pair.target.tx().flush();
+    send(&mut pair.target, &content(104, 8)).unwrap().unwrap();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(3, 8), (4, 8)]);
+}
