@@ -144,7 +144,7 @@ impl CodeCache {
     /// Writes instructions of the runtime's own into code memory, where they stay. Returns their address.
     pub(crate) fn write_code(&mut self, code: &[u8]) -> Result<usize, ArenaError> {
         let range = self.arena.allocate(code.len(), 16, false)?;
-        self.arena.write(&range, code)?;
+        self.arena.write(&range, code, &[])?;
         Ok(self.arena.address(&range))
     }
 
@@ -181,21 +181,26 @@ impl CodeCache {
             self.admit_pinned(needed)?;
         }
         let installed = loop {
+            // The number of images, or the bytes for which there is no room.
             let full = if self.images.len() >= self.max_images {
-                format!(
-                    "it may hold {}, all in use",
-                    ifunc_abi::Counted(self.max_images, "image")
-                )
+                None
             } else if self.bytes + needed > self.max_bytes {
-                ArenaError::Full(needed).to_string()
+                Some(needed)
             } else {
                 match install(&mut self.arena, &self.gots, &self.debug, valid, got, record) {
                     Ok(installed) => break Arc::new(installed),
-                    Err(error @ ArenaError::Full(_)) => error.to_string(),
+                    Err(ArenaError::Full(bytes)) => Some(bytes),
                     Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),
                 }
             };
             if !self.evict_one() {
+                let full = match full {
+                    None => {
+                        let images = ifunc_abi::Counted(self.max_images, "image");
+                        format!("it may hold {images}, all in use")
+                    }
+                    Some(bytes) => ArenaError::Full(bytes).to_string(),
+                };
                 let help = "help: drop handles that are not needed, or `TargetBuilder::code_cache`";
                 return Err(Refusal::new(Rejection::CacheFull, format!("{full}; {help}")));
             }
