@@ -5,7 +5,7 @@
 //! or the invocation ends with the reason why it is not. So an invocation pays nothing for a door that is open.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use ifunc_abi::refusal::Refusal;
@@ -18,6 +18,8 @@ use crate::gate::turn_away;
 pub(crate) struct Entrance {
     /// What they load.
     address: AtomicPtr<c_void>,
+    /// Whether code that the entry reaches may set how floats are computed.
+    sets_float_control: AtomicBool,
     /// The entry's own.
     entry: *const c_void,
 }
@@ -28,10 +30,11 @@ unsafe impl Send for Entrance {}
 unsafe impl Sync for Entrance {}
 
 impl Entrance {
-    /// An open one.
+    /// An open one, of code that may set how floats are computed.
     pub(crate) fn new(entry: *const c_void) -> Self {
         Self {
             address: AtomicPtr::new(entry.cast_mut()),
+            sets_float_control: AtomicBool::new(true),
             entry,
         }
     }
@@ -40,6 +43,16 @@ impl Entrance {
     #[inline(always)]
     pub(crate) fn address(&self) -> *const c_void {
         self.address.load(Ordering::Relaxed)
+    }
+
+    /// Whether code that the entry reaches may set how floats are computed.
+    #[inline(always)]
+    pub(crate) fn sets_float_control(&self) -> bool {
+        self.sets_float_control.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_float_control(&self, sets: bool) {
+        self.sets_float_control.store(sets, Ordering::Relaxed);
     }
 
     pub(crate) fn set_open(&self, is_open: bool) {
@@ -73,31 +86,44 @@ pub(crate) struct Door {
 #[derive(Debug)]
 struct State {
     access: Access,
+    /// Whether code of the image, or what it calls without the call gate, may set how floats are computed.
+    sets_float_control: bool,
     /// What the connections have bound.
     entries: Vec<Weak<InstalledEntry>>,
 }
 
 impl Default for Door {
     fn default() -> Self {
+        Self::new(true)
+    }
+}
+
+impl Door {
+    /// Of an image that may set how floats are computed, or not.
+    pub(crate) fn new(sets_float_control: bool) -> Self {
         Self {
             state: Mutex::new(State {
                 access: Access::Open,
+                sets_float_control,
                 entries: Vec::new(),
             }),
             changed: Condvar::new(),
         }
     }
-}
 
-impl Door {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens and closes this entry of the image with the others from now on.
     pub(crate) fn add(&self, entry: &Arc<InstalledEntry>) {
-        let State { access, entries } = &mut *self.lock();
+        let State {
+            access,
+            sets_float_control,
+            entries,
+        } = &mut *self.lock();
         entry.set_open(*access == Access::Open);
+        entry.set_float_control(*sets_float_control);
         if entries.len() == entries.capacity() {
             entries.retain(|entry| entry.strong_count() > 0);
         }
@@ -120,6 +146,15 @@ impl Door {
         let before = std::mem::replace(&mut state.access, access);
         self.changed.notify_all();
         before
+    }
+
+    /// What the image calls from now on without the call gate may set how floats are computed.
+    pub(crate) fn expect_float_control(&self) {
+        let mut state = self.lock();
+        state.sets_float_control = true;
+        for entry in state.entries.iter().filter_map(Weak::upgrade) {
+            entry.set_float_control(true);
+        }
     }
 
     /// Why invocations may not enter.

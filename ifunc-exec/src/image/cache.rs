@@ -20,6 +20,7 @@ use crate::arena::{Arena, ArenaError, Range};
 use crate::debug::{DebugRecord, DebugRegistry};
 use crate::entrance::Door;
 use crate::got::{Got, GotMemory};
+use crate::symbols::Bound;
 
 /// A map by image id. An id is a cryptographic hash, so it is not hashed again.
 pub type IdMap<V> = HashMap<ImageId, V, BuildHasherDefault<IdHasher>>;
@@ -172,10 +173,10 @@ impl CodeCache {
     pub(crate) fn insert(
         &mut self,
         valid: &ValidImage<'_>,
-        got: &[usize],
+        bound: &Bound,
         record: &Record,
     ) -> Result<Arc<InstalledImage>, Refusal> {
-        let needed = memory_of(valid.image()) + Got::size_of(got.len()) + record.footprint();
+        let needed = memory_of(valid.image()) + Got::size_of(bound.got.len()) + record.footprint();
         let is_pinned = valid.image().flags().contains(ImageFlags::PINNED);
         if is_pinned {
             self.admit_pinned(needed)?;
@@ -187,7 +188,7 @@ impl CodeCache {
             } else if self.bytes + needed > self.max_bytes {
                 Some(needed)
             } else {
-                match install(&mut self.arena, &self.gots, &self.debug, valid, got, record) {
+                match install(&mut self.arena, &self.gots, &self.debug, valid, bound, record) {
                     Ok(installed) => break Arc::new(installed),
                     Err(ArenaError::Full(bytes)) => Some(bytes),
                     Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),
@@ -342,7 +343,11 @@ mod tests {
 
     fn insert(cache: &mut CodeCache, bytes: &[u8]) -> Result<Arc<InstalledImage>, Refusal> {
         let valid = validate(blake3::hash(bytes).as_bytes(), bytes, 1 << 16)?;
-        cache.insert(&valid, &[0x4000], &Record::of(&valid))
+        let bound = Bound {
+            got: vec![0x4000],
+            ..Bound::default()
+        };
+        cache.insert(&valid, &bound, &Record::of(&valid))
     }
 
     fn names(cache: &CodeCache) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ifunc_abi::image::{Image, Relocation};
+use ifunc_abi::image::{Image, ImageFlags, Relocation};
 
 use super::cache::Record;
 use super::validate::memory_of;
@@ -11,6 +11,7 @@ use crate::arena::{Arena, ArenaError, PAGE, Range, Word};
 use crate::debug::{DebugRegistry, Placement};
 use crate::entrance::Door;
 use crate::got::GotMemory;
+use crate::symbols::Bound;
 
 /// Writes an image and its GOT into the arena.
 pub(super) fn install(
@@ -18,10 +19,11 @@ pub(super) fn install(
     gots: &Arc<GotMemory>,
     debug: &DebugRegistry,
     valid: &ValidImage<'_>,
-    addresses: &[usize],
+    bound: &Bound,
     record: &Record,
 ) -> Result<InstalledImage, ArenaError> {
-    let image = valid.image();
+    let (image, addresses) = (valid.image(), &*bound.got);
+    let keeps_float_control = image.flags().contains(ImageFlags::KEEPS_FLOAT_CONTROL);
     let got = gots.allocate(addresses)?;
     let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
     let align = if rw.is_some() { PAGE } else { image.rx_align() };
@@ -41,7 +43,7 @@ pub(super) fn install(
             code: arena.bytes(&code, image.rx().len()),
         }),
         properties: ImageProperties::of(valid.id, image),
-        door: Door::default(),
+        door: Door::new(!keeps_float_control || bound.may_set_float_control),
         kept: Arc::clone(&record.kept),
         file: arena.file(),
         code,
