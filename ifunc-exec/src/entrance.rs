@@ -5,9 +5,10 @@
 //! or the invocation ends with the reason why it is not. So an invocation pays nothing for a door that is open.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
+use ifunc::host::GateState;
 use ifunc_abi::refusal::Refusal;
 
 use crate::InstalledEntry;
@@ -18,8 +19,8 @@ use crate::gate::turn_away;
 pub(crate) struct Entrance {
     /// What they load.
     address: AtomicPtr<c_void>,
-    /// Whether code that the entry reaches may set how floats are computed.
-    sets_float_control: AtomicBool,
+    /// The [first side](GateState::first_side) of its invocations: whether code that it reaches may set how floats are computed.
+    first_side: AtomicU8,
     /// The entry's own.
     entry: *const c_void,
 }
@@ -34,7 +35,7 @@ impl Entrance {
     pub(crate) fn new(entry: *const c_void) -> Self {
         Self {
             address: AtomicPtr::new(entry.cast_mut()),
-            sets_float_control: AtomicBool::new(true),
+            first_side: AtomicU8::new(GateState::first_side(true)),
             entry,
         }
     }
@@ -45,14 +46,16 @@ impl Entrance {
         self.address.load(Ordering::Relaxed)
     }
 
-    /// Whether code that the entry reaches may set how floats are computed.
+    /// What the call gate begins an invocation with.
     #[inline(always)]
-    pub(crate) fn sets_float_control(&self) -> bool {
-        self.sets_float_control.load(Ordering::Relaxed)
+    pub(crate) fn first_side(&self) -> u8 {
+        self.first_side.load(Ordering::Relaxed)
     }
 
+    /// States whether code that the entry reaches may set how floats are computed.
     pub(crate) fn set_float_control(&self, sets: bool) {
-        self.sets_float_control.store(sets, Ordering::Relaxed);
+        self.first_side
+            .store(GateState::first_side(sets), Ordering::Relaxed);
     }
 
     pub(crate) fn set_open(&self, is_open: bool) {

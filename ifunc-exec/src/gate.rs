@@ -118,7 +118,7 @@ pub(crate) struct Gate {
     /// The last invocation did not begin: its entry was closed.
     was_turned_away: Cell<bool>,
     /// The gate of the invocation of this thread that called the one of this gate, through a host function.
-    pub(crate) outer: Cell<*const Self>,
+    outer: Cell<*const GateState>,
     /// Why the invocation ends: null, a [`Noted`] word, or a box. Set only if the shim returns another code than
     /// [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
     escape: AtomicPtr<Escape>,
@@ -253,10 +253,15 @@ impl Gate {
         self.was_turned_away.take()
     }
 
+    /// The gate of the session around this one; null: there is none.
+    fn outer(&self) -> *const Self {
+        GateState::of_gate(self.outer.get()).cast()
+    }
+
     /// An invocation is about to begin.
     #[inline(always)]
-    pub(crate) fn begin(&self, sets_float_control: bool) {
-        self.state.begin(sets_float_control);
+    pub(crate) fn begin(&self, first_side: u8) {
+        self.state.begin(first_side);
     }
 
     /// Enters the host and restores its floating-point control, if the image may change that. Returns the ifunc's, if it differs,
@@ -322,7 +327,7 @@ pub(crate) struct Containment {
 /// Makes `gate` the one of this thread. Handlers of signals find it from here on, and before it the one before.
 #[inline(always)]
 pub(crate) fn enter_session(gate: &Gate) {
-    gate.outer.set(current());
+    gate.outer.set(GateState::current_raw());
     // A handler follows `outer` from the gate that it finds.
     compiler_fence(Ordering::Release);
     // SAFETY: a session borrows the gate, and makes `outer` the current one when it ends; only invocations of the gate run on its
@@ -334,7 +339,7 @@ pub(crate) fn enter_session(gate: &Gate) {
 #[inline(always)]
 pub(crate) fn leave_session(gate: &Gate) {
     // SAFETY: null, or the gate of a session of this thread that has not ended, because it ends below this frame.
-    unsafe { GateState::set_current(gate.outer.get().cast()) };
+    unsafe { GateState::set_current(gate.outer.get()) };
 }
 
 /// The gate of the invocation that called the current import; `None` if the host itself called it.
@@ -412,7 +417,7 @@ fn each_invocation_of_this_thread(mut with: impl FnMut(&Passages)) {
         if gate.passages.is_within() {
             with(&gate.passages);
         }
-        next = gate.outer.get();
+        next = gate.outer();
     }
 }
 

@@ -646,7 +646,7 @@ impl Session<'_> {
     ) -> u32 {
         let gate = self.gate;
         let main = entrance.address();
-        gate.begin(entrance.sets_float_control());
+        gate.begin(entrance.first_side());
         gate.passages.pass();
         // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is the
         // caller's promise.

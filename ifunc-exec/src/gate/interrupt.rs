@@ -104,7 +104,7 @@ impl Gate {
                 }
             }
             // SAFETY: null, or the gate of a session of this thread that has not ended.
-            next = unsafe { gate.outer.get().as_ref() };
+            next = unsafe { gate.outer().as_ref() };
         }
     }
 

@@ -72,7 +72,13 @@ impl GateState {
     #[inline(always)]
     #[must_use]
     pub fn current_ptr() -> *const Self {
-        let state = STATE.get();
+        Self::of_gate(STATE.get())
+    }
+
+    /// Null in place of the state of no gate.
+    #[inline(always)]
+    #[must_use]
+    pub fn of_gate(state: *const Self) -> *const Self {
         if core::ptr::eq(state, &raw const OUTSIDE) {
             core::ptr::null()
         } else {
@@ -80,25 +86,38 @@ impl GateState {
         }
     }
 
-    /// Makes a state that of the innermost gate of this thread; null: it has none.
-    ///
-    /// # Safety
-    /// It lives until this is called with another one, and its stack is used by its gate alone: while the stack pointer of this
-    /// thread is in it, an invocation of the gate runs.
+    /// As [`current_ptr`](Self::current_ptr), for [`set_current`](Self::set_current): that of no gate is not null.
     #[inline(always)]
-    pub unsafe fn set_current(state: *const Self) {
-        STATE.set(if state.is_null() {
-            &raw const OUTSIDE
-        } else {
-            state
-        });
+    #[must_use]
+    pub fn current_raw() -> *const Self {
+        STATE.get()
     }
 
-    /// An invocation is about to begin, on the ifunc's side. `sets_float_control`: its code may change how floats are computed.
+    /// Makes a state that of the innermost gate of this thread.
+    ///
+    /// # Safety
+    /// It is what [`current_raw`](Self::current_raw) returned and still that of a living gate, or of none; or it lives until this is called with another one, and its stack is used by its gate alone: while the
+    /// stack pointer of this thread is in it, an invocation of the gate runs.
     #[inline(always)]
-    pub fn begin(&self, sets_float_control: bool) {
-        let bit = u8::from(sets_float_control) * Self::SETS_FLOAT_CONTROL;
-        self.store(Side::Ifunc as u8 | bit);
+    pub unsafe fn set_current(state: *const Self) {
+        STATE.set(state);
+    }
+
+    /// What [`begin`](Self::begin) takes. `sets_float_control`: the code of the invocation may change how floats are computed.
+    #[must_use]
+    pub const fn first_side(sets_float_control: bool) -> u8 {
+        Side::Ifunc as u8
+            | if sets_float_control {
+                Self::SETS_FLOAT_CONTROL
+            } else {
+                0
+            }
+    }
+
+    /// An invocation is about to begin, on the ifunc's side: see [`first_side`](Self::first_side).
+    #[inline(always)]
+    pub fn begin(&self, first_side: u8) {
+        self.side.store(first_side, Ordering::Relaxed);
     }
 
     /// Changes the side.
