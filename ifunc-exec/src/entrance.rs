@@ -5,9 +5,10 @@
 //! or the invocation ends with the reason why it is not. So an invocation pays nothing for a door that is open.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
+use ifunc::host::GateState;
 use ifunc_abi::refusal::Refusal;
 
 use crate::InstalledEntry;
@@ -18,6 +19,8 @@ use crate::gate::turn_away;
 pub(crate) struct Entrance {
     /// What they load.
     address: AtomicPtr<c_void>,
+    /// The [first side](GateState::first_side) of its invocations: whether code that it reaches may set how floats are computed.
+    first_side: AtomicU8,
     /// The entry's own.
     entry: *const c_void,
 }
@@ -28,10 +31,11 @@ unsafe impl Send for Entrance {}
 unsafe impl Sync for Entrance {}
 
 impl Entrance {
-    /// An open one.
+    /// An open one, of code that may set how floats are computed.
     pub(crate) fn new(entry: *const c_void) -> Self {
         Self {
             address: AtomicPtr::new(entry.cast_mut()),
+            first_side: AtomicU8::new(GateState::first_side(true)),
             entry,
         }
     }
@@ -40,6 +44,18 @@ impl Entrance {
     #[inline(always)]
     pub(crate) fn address(&self) -> *const c_void {
         self.address.load(Ordering::Relaxed)
+    }
+
+    /// What the call gate begins an invocation with.
+    #[inline(always)]
+    pub(crate) fn first_side(&self) -> u8 {
+        self.first_side.load(Ordering::Relaxed)
+    }
+
+    /// States whether code that the entry reaches may set how floats are computed.
+    pub(crate) fn set_float_control(&self, sets: bool) {
+        self.first_side
+            .store(GateState::first_side(sets), Ordering::Relaxed);
     }
 
     pub(crate) fn set_open(&self, is_open: bool) {
@@ -73,31 +89,44 @@ pub(crate) struct Door {
 #[derive(Debug)]
 struct State {
     access: Access,
+    /// Whether code of the image, or what it calls without the call gate, may set how floats are computed.
+    sets_float_control: bool,
     /// What the connections have bound.
     entries: Vec<Weak<InstalledEntry>>,
 }
 
 impl Default for Door {
     fn default() -> Self {
+        Self::new(true)
+    }
+}
+
+impl Door {
+    /// Of an image that may set how floats are computed, or not.
+    pub(crate) fn new(sets_float_control: bool) -> Self {
         Self {
             state: Mutex::new(State {
                 access: Access::Open,
+                sets_float_control,
                 entries: Vec::new(),
             }),
             changed: Condvar::new(),
         }
     }
-}
 
-impl Door {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens and closes this entry of the image with the others from now on.
     pub(crate) fn add(&self, entry: &Arc<InstalledEntry>) {
-        let State { access, entries } = &mut *self.lock();
+        let State {
+            access,
+            sets_float_control,
+            entries,
+        } = &mut *self.lock();
         entry.set_open(*access == Access::Open);
+        entry.set_float_control(*sets_float_control);
         if entries.len() == entries.capacity() {
             entries.retain(|entry| entry.strong_count() > 0);
         }
@@ -120,6 +149,15 @@ impl Door {
         let before = std::mem::replace(&mut state.access, access);
         self.changed.notify_all();
         before
+    }
+
+    /// What the image calls from now on without the call gate may set how floats are computed.
+    pub(crate) fn expect_float_control(&self) {
+        let mut state = self.lock();
+        state.sets_float_control = true;
+        for entry in state.entries.iter().filter_map(Weak::upgrade) {
+            entry.set_float_control(true);
+        }
     }
 
     /// Why invocations may not enter.

@@ -14,10 +14,11 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 use std::time::Duration;
 
-use ifunc::host::{CallGate, GateToken};
+pub(crate) use ifunc::host::Side;
+use ifunc::host::{CallGate, GateState, GateToken};
 use ifunc_abi::context::{Context, MAIN_BAD_PAYLOAD};
 
 pub(crate) use self::interrupt::{Interruption, Outcome};
@@ -50,39 +51,6 @@ unsafe extern "C" {
         gate: *const c_void,
     ) -> u32;
     pub(crate) fn ifunc_exec_escape(gate: *const c_void) -> !;
-}
-
-/// On which side of the gate the thread of an invocation is. The handler of a signal changes it, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Side {
-    /// Injected code runs, or a function that it was allowed to call without a guard (`allow`, `allow_set`,
-    /// `allow_library`). To end an invocation from outside, compare the program counter with the arena first.
-    Ifunc = 1,
-    /// A host function runs that injected code called through a guard.
-    Host = 2,
-    /// The same, and the invocation ends when the function returns: a callback ended early, or the time is over.
-    HostAborted = 3,
-}
-
-/// The [`Side`] of a gate. Only the thread that owns the gate uses it, and the handlers of its signals.
-#[derive(Debug)]
-struct SideCell(AtomicU8);
-
-impl SideCell {
-    /// What the host does before and after this in the program, the compiler leaves before and after it: to a handler, work of the
-    /// host is never on the ifunc's side. These fences are no instructions.
-    #[inline(always)]
-    fn set(&self, side: Side) {
-        compiler_fence(Ordering::SeqCst);
-        self.0.store(side as u8, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-    }
-
-    #[inline(always)]
-    fn is(&self, side: Side) -> bool {
-        self.0.load(Ordering::Relaxed) == side as u8
-    }
 }
 
 /// Why an invocation ended other than by return.
@@ -134,23 +102,23 @@ impl Noted {
     }
 }
 
-/// What the entry shim and the imports share. The assembly knows the first three fields.
+/// What the entry shim and the imports share. The assembly knows the first four fields.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Gate {
-    saved_rsp: UnsafeCell<usize>,
-    stack_top: usize,
+    /// Of the invocation that runs, or of the last one. First, so that the gate is found by its address.
+    state: GateState,
+    pub(crate) saved_rsp: UnsafeCell<usize>,
+    pub(crate) stack_top: usize,
     /// Of the last invocation; null: none, or one without.
-    context: UnsafeCell<*const Context>,
+    pub(crate) context: UnsafeCell<*const Context>,
     stack_low: usize,
-    /// Of the invocation that runs, or of the next one.
-    side: SideCell,
     /// What other threads know of this one.
     pub(crate) passages: Passages,
     /// The last invocation did not begin: its entry was closed.
     was_turned_away: Cell<bool>,
     /// The gate of the invocation of this thread that called the one of this gate, through a host function.
-    pub(crate) outer: Cell<*const Self>,
+    outer: Cell<*const GateState>,
     /// Why the invocation ends: null, a [`Noted`] word, or a box. Set only if the shim returns another code than
     /// [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
     escape: AtomicPtr<Escape>,
@@ -172,19 +140,26 @@ pub(crate) struct Gate {
     pub(crate) is_for_runner: Cell<bool>,
 }
 
-thread_local! {
-    pub(crate) static CURRENT: Cell<*const Gate> = const { Cell::new(std::ptr::null()) };
+/// Offset in a gate of the byte that holds the side and [`GateState::SETS_FLOAT_CONTROL`].
+pub(crate) const SIDE_OFFSET: usize = GateState::SIDE_OFFSET;
+const _: () = assert!(std::mem::offset_of!(Gate, state) == 0);
+
+/// The gate of the innermost session of this thread; null: there is none.
+#[inline(always)]
+pub(crate) fn current() -> *const Gate {
+    GateState::current_ptr().cast()
 }
 
 impl Gate {
     /// The gate to a stack.
     pub(crate) fn new(stack: &Stack, containment: Containment) -> Self {
+        let lowest = stack.low() + HOST_STACK_ROOM;
         Self {
+            state: GateState::new(lowest..stack.top().max(lowest)),
             saved_rsp: UnsafeCell::new(0),
             stack_top: stack.top() - size_of::<usize>(),
             context: UnsafeCell::new(ptr::null()),
             stack_low: stack.low(),
-            side: SideCell(AtomicU8::new(Side::Ifunc as u8)),
             passages: Passages::default(),
             was_turned_away: Cell::new(false),
             outer: Cell::new(ptr::null()),
@@ -268,12 +243,12 @@ impl Gate {
 
     /// Whether an invocation runs, on that side.
     fn is(&self, side: Side) -> bool {
-        self.passages.is_within() && self.side.is(side)
+        self.passages.is_within() && self.state.is(side)
     }
 
     /// Whether an invocation runs, and waits for a host function.
     fn is_in_host(&self) -> bool {
-        self.passages.is_within() && !self.side.is(Side::Ifunc)
+        self.passages.is_within() && !self.state.is(Side::Ifunc)
     }
 
     /// Whether the last invocation did not begin. Returns it once.
@@ -281,11 +256,25 @@ impl Gate {
         self.was_turned_away.take()
     }
 
-    /// Enters the host and restores its floating-point control. Returns the ifunc's, if it differs, for
-    /// [`leave_host`](Self::leave_host).
+    /// The gate of the session around this one; null: there is none.
+    fn outer(&self) -> *const Self {
+        GateState::of_gate(self.outer.get()).cast()
+    }
+
+    /// An invocation is about to begin.
+    #[inline(always)]
+    pub(crate) fn begin(&self, first_side: u8) {
+        self.state.begin(first_side);
+    }
+
+    /// Enters the host and restores its floating-point control, if the image may change that. Returns the ifunc's, if it differs,
+    /// for [`leave_host`](Self::leave_host).
     #[inline]
     fn enter_host(&self) -> Option<FloatControl> {
-        self.side.set(Side::Host);
+        self.state.set(Side::Host);
+        if !self.state.sets_float_control() {
+            return None;
+        }
         // SAFETY: an invocation runs on this thread and gate: it called this function.
         let host = unsafe { FloatControl::saved(*self.saved_rsp.get()) };
         let here = FloatControl::current();
@@ -303,7 +292,7 @@ impl Gate {
             // SAFETY: what follows only returns to the ifunc, which had set it.
             unsafe { control.set() };
         }
-        self.side.set(Side::Ifunc);
+        self.state.set(Side::Ifunc);
     }
 
     /// Ends the invocation, for the reason that was noted.
@@ -312,8 +301,7 @@ impl Gate {
     /// An invocation must be running on this thread and gate, and no frame between here and the shim may own anything that
     /// must be dropped.
     unsafe fn escape(&self) -> ! {
-        // The next invocation begins there.
-        self.side.set(Side::Ifunc);
+        self.state.set(Side::Ifunc);
         // SAFETY: the caller's promise.
         unsafe { ifunc_exec_escape((&raw const *self).cast()) }
     }
@@ -342,16 +330,25 @@ pub(crate) struct Containment {
 /// Makes `gate` the one of this thread. Handlers of signals find it from here on, and before it the one before.
 #[inline(always)]
 pub(crate) fn enter_session(gate: &Gate) {
-    gate.outer.set(CURRENT.get());
+    gate.outer.set(GateState::current_raw());
     // A handler follows `outer` from the gate that it finds.
     compiler_fence(Ordering::Release);
-    CURRENT.set(&raw const *gate);
+    // SAFETY: a session borrows the gate, and makes `outer` the current one when it ends; only invocations of the gate run on its
+    // stack.
+    unsafe { GateState::set_current((&raw const *gate).cast()) };
+}
+
+/// Makes the gate of the session around this one that of the thread.
+#[inline(always)]
+pub(crate) fn leave_session(gate: &Gate) {
+    // SAFETY: null, or the gate of a session of this thread that has not ended, because it ends below this frame.
+    unsafe { GateState::set_current(gate.outer.get()) };
 }
 
 /// The gate of the invocation that called the current import; `None` if the host itself called it.
 fn caller<'a>() -> Option<&'a Gate> {
-    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
-    let gate = unsafe { CURRENT.get().as_ref()? };
+    // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
+    let gate = unsafe { current().as_ref()? };
     gate.is(Side::Ifunc).then_some(gate)
 }
 
@@ -362,8 +359,8 @@ pub(crate) fn gate_of_invocation<'a>() -> Option<&'a Gate> {
 
 /// The gate of the invocation that waits for the host function that runs.
 pub(crate) fn gate_in_host<'a>() -> Option<&'a Gate> {
-    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
-    let gate = unsafe { CURRENT.get().as_ref()? };
+    // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
+    let gate = unsafe { current().as_ref()? };
     gate.is_in_host().then_some(gate)
 }
 
@@ -382,8 +379,8 @@ pub(crate) fn services<'a>() -> Option<&'a Arc<dyn Services>> {
 
 /// The exports of the target whose invocation called the current import.
 pub(crate) fn exports_of_invocation() -> Option<Exports> {
-    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
-    unsafe { CURRENT.get().as_ref()? }.exports.clone()
+    // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
+    unsafe { current().as_ref()? }.exports.clone()
 }
 
 /// What the entries of an image are while they are closed, and where its code is in a runner process. Its invocation ends at once, and
@@ -425,13 +422,13 @@ impl Drop for ChangeByThisThread {
 
 /// Calls `with` for each invocation of this thread that has not ended, the innermost first.
 fn each_invocation_of_this_thread(mut with: impl FnMut(&Passages)) {
-    let mut next = CURRENT.get();
+    let mut next = current();
     // SAFETY: null, or the gate of a session of this thread that has not ended: it ends below this frame.
     while let Some(gate) = unsafe { next.as_ref() } {
         if gate.passages.is_within() {
             with(&gate.passages);
         }
-        next = gate.outer.get();
+        next = gate.outer();
     }
 }
 
@@ -463,7 +460,7 @@ fn enter() -> GateToken {
 /// After `enter`, on its thread.
 unsafe fn leave(entry: GateToken) {
     // SAFETY: `enter` found it, on this thread, and the invocation has not ended: it waits for the host function.
-    let gate = unsafe { &*CURRENT.get() };
+    let gate = unsafe { &*current() };
     if gate.is_aborted() {
         // SAFETY: the shim has returned from the host's function, and holds C values only.
         unsafe { gate.escape_further() }
@@ -478,14 +475,14 @@ unsafe fn panicked(payload: Box<dyn std::any::Any + Send>) -> ! {
     // A payload whose drop panics must not unwind into injected code.
     std::mem::forget(payload);
     // SAFETY: as in `leave`.
-    let gate = unsafe { &*CURRENT.get() };
+    let gate = unsafe { &*current() };
     gate.explain(Escape::HostPanic(message));
     // SAFETY: the caller's promise.
     unsafe { gate.escape() }
 }
 
 /// The ifunc's floating-point control is the host's.
-const SAME: GateToken = GateToken::new(0);
+const SAME: GateToken = GateToken::QUICK;
 
 impl FloatControl {
     /// The ifunc's, while a host function runs: MXCSR in bits 0–31, the control word of the x87 in 32–47, and a
@@ -541,8 +538,8 @@ pub(crate) unsafe fn escape_with_panic_at(
     let Some(gate) = caller() else {
         // A host function called back. What its frames own is unknown, so they cannot be left; and a callback that outlived
         // its invocation has nowhere to return to.
-        // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
-        let within = unsafe { CURRENT.get().as_ref() }.is_some_and(Gate::is_in_host);
+        // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
+        let within = unsafe { current().as_ref() }.is_some_and(Gate::is_in_host);
         let place = if within {
             "in a function that an exported function called by its pointer, whose frames cannot be left (help: let the export \
              take `&mut dyn FnMut(..)`)"
@@ -558,7 +555,7 @@ pub(crate) unsafe fn escape_with_panic_at(
     if (&raw const gate as usize) < gate.stack_low + RUNTIME_STACK_ROOM {
         gate.note(Noted::StackLow);
     } else {
-        gate.side.set(Side::Host);
+        gate.state.set(Side::Host);
         gate.explain(Escape::Panic {
             message: text(message),
             file: text(file),

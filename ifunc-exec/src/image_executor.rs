@@ -19,10 +19,11 @@ use crate::contain::watchdog::Watchdog;
 use crate::contain::{ContainOptions, install, prepare_thread};
 use crate::debug::{DebugInfo, DebugRegistry};
 use crate::ended::{end, log};
+use crate::entrance::Entrance;
 use crate::executor::{Batch, BatchAnswers, BatchEnd, Executor, Invocation, Observer};
 use crate::exports::{Exports, LatestChange, ReplacedVersions};
 use crate::gate::{
-    CALL_GATE, CURRENT, Containment, Escape, Gate, HOST_STACK_ROOM, enter_session, ifunc_exec_enter,
+    CALL_GATE, Containment, Escape, Gate, HOST_STACK_ROOM, enter_session, ifunc_exec_enter, leave_session,
 };
 use crate::image::cache::{CodeCache, Record};
 use crate::image::imports::Imports;
@@ -286,10 +287,10 @@ impl Executor for ImageExecutor {
             return installed;
         }
         let record = Record::of(image);
-        let got = symbols.resolve(&record.imports)?;
+        let bound = symbols.resolve(&record.imports)?;
         // Meanwhile another thread may have installed it.
         let mut cache = self.shared.cache();
-        known(&mut cache).unwrap_or_else(|| cache.insert(image, &got, &record))
+        known(&mut cache).unwrap_or_else(|| cache.insert(image, &bound, &record))
     }
 
     fn entries(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = Arc<InstalledEntry>> {
@@ -335,7 +336,7 @@ impl Executor for ImageExecutor {
         // `Invocation::new` was promised.
         let code = unsafe {
             session.enter(
-                invocation.entry.entrance.address(),
+                &invocation.entry.entrance,
                 payload,
                 size,
                 invocation.target,
@@ -437,7 +438,7 @@ impl Executor for ImageExecutor {
         // SAFETY: as in `run`; `X_batch` takes the batch as its payload, a local that describes what `Batch::new` was promised.
         let code = unsafe {
             session.enter(
-                entrance.address(),
+                entrance,
                 (&raw mut raw).cast_const().cast(),
                 size_of::<context::Batch>(),
                 target,
@@ -544,7 +545,7 @@ pub struct ExecThread {
     _stack: Stack,
 }
 
-// SAFETY: between sessions nothing points to the gate (`Session` restores `CURRENT`), so it may move between threads.
+// SAFETY: between sessions nothing points to the gate (`Session` makes the one before it current again), so it may move between threads.
 unsafe impl Send for ExecThread {}
 
 impl ExecThread {
@@ -636,19 +637,21 @@ impl Session<'_> {
     /// Calls an entry on the gate's stack. Returns its result, or 1 after an escape: see [`take_escape`](Self::take_escape).
     ///
     /// # Safety
-    /// `main` is the entry of code that stays mapped during the call. During the call, `payload` is readable for `size` bytes,
+    /// The entrance is that of code that stays mapped during the call. During the call, `payload` is readable for `size` bytes,
     /// `target` is what the entry takes, and `ctx` is null or valid for reads and writes. This session is the innermost of its
     /// thread.
     #[inline(always)]
     pub(crate) unsafe fn enter(
         &mut self,
-        main: *const c_void,
+        entrance: &Entrance,
         payload: *const u8,
         size: usize,
         target: *mut c_void,
         ctx: *mut Context,
     ) -> u32 {
         let gate = self.gate;
+        let main = entrance.address();
+        gate.begin(entrance.first_side());
         gate.passages.pass();
         // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is the
         // caller's promise.
@@ -718,6 +721,6 @@ impl Session<'_> {
 impl Drop for Session<'_> {
     #[inline]
     fn drop(&mut self) {
-        CURRENT.set(self.gate.outer.get());
+        leave_session(self.gate);
     }
 }

@@ -5,6 +5,7 @@ use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
 
 use crate::graph::{Graph, Import, SectionOffset};
 use crate::layout::Layout;
+use crate::object_file::SectionKind;
 use crate::relocate::Relocated;
 use crate::{Ifunc, Imports, Request, Role};
 
@@ -51,9 +52,17 @@ pub(crate) fn emit(
         payload_align_log2: ifunc.payload_align.max(1).next_power_of_two().trailing_zeros() as u8,
     };
     let is_pinned = entries.iter().any(|entry| entry.is_pinned);
+    let mut text = graph
+        .sections
+        .iter()
+        .filter(|section| section.kind == SectionKind::Text);
+    // Relocation changes operands, not which instructions there are; what the linker adds are jumps and loads.
+    let keeps_float_control = text.all(|section| graph.arch.keeps_float_control(section.data));
     ImageParts {
         arch: graph.arch.machine(),
-        flags: ImageFlags::NONE.union_if(is_pinned, ImageFlags::PINNED),
+        flags: ImageFlags::NONE
+            .union_if(is_pinned, ImageFlags::PINNED)
+            .union_if(keeps_float_control, ImageFlags::KEEPS_FLOAT_CONTROL),
         cpu_features: match graph.holds(Role::Helper) {
             true => request.cpu_features | request.helpers_cpu_features,
             false => request.cpu_features,

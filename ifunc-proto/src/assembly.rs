@@ -4,6 +4,8 @@
 //! that the host does not keep is still received: its fragments are counted and dropped, and its last frame is refused with the
 //! host's reason.
 
+use std::mem;
+
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 use ifunc_abi::travel::TravelHead;
@@ -108,6 +110,11 @@ impl Assembly {
         }
         self.buffer.resize(len);
         Ok(Ok(self.buffer.as_slice()))
+    }
+
+    /// Hands over the memory of the current body, which is whole. It is [`clear`](Self::clear)ed next.
+    pub(crate) fn take(&mut self) -> AlignedBuffer {
+        mem::take(&mut self.buffer)
     }
 
     /// Drops the current body and its memory.
@@ -230,7 +237,7 @@ mod tests {
     impl Host for Budget {
         type Image = ();
 
-        fn install(&mut self, _: crate::host::Install) -> Result<Vec<()>, Refusal> {
+        fn install(&mut self, _: crate::host::Install<'_>) -> Result<Vec<()>, Refusal> {
             unreachable!("nothing is installed")
         }
 

@@ -1,7 +1,5 @@
 //! What a connection needs of the node that serves it.
 
-use std::ops::Range;
-
 use ifunc_abi::ImageId;
 use ifunc_abi::batch::ALIGN;
 use ifunc_abi::frame::Header;
@@ -27,7 +25,7 @@ pub trait Host {
     ///
     /// # Errors
     /// Why this node does not run the image. Invocations of its handles are rejected with the same reason.
-    fn install(&mut self, install: Install) -> Result<Vec<Self::Image>, Refusal>;
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Self::Image>, Refusal>;
 
     /// Whether this is an entry of the image with this id. An `Install` of the id that its handles are bound to already is
     /// ignored; it asks for each entry.
@@ -147,8 +145,8 @@ pub trait Host {
 pub struct MalformedFrame(pub &'static str);
 
 /// An image to be installed.
-#[derive(Debug)]
-pub struct Install {
+#[derive(Clone, Copy, Debug)]
+pub struct Install<'a> {
     /// The handle that its first entry is bound to. The handles after it are those of its other entries.
     pub handle: u32,
     /// How many entries its frame states. Refused if the image has another number of them.
@@ -157,12 +155,10 @@ pub struct Install {
     pub id: ImageId,
     /// Signature scheme; see [`InstallHead`](ifunc_abi::frame::InstallHead).
     pub scheme: u16,
-    /// The body of the `Install` frame, of which signature and image are parts.
-    pub body: Vec<u8>,
-    /// Where the signature lies.
-    pub signature: Range<usize>,
-    /// Where the image lies.
-    pub image: Range<usize>,
+    /// The signature.
+    pub signature: &'a [u8],
+    /// The image: a private copy, which the peer cannot change.
+    pub image: &'a [u8],
 }
 
 /// One invocation.
@@ -456,7 +452,7 @@ pub struct NoHost;
 impl Host for NoHost {
     type Image = std::convert::Infallible;
 
-    fn install(&mut self, _: Install) -> Result<Vec<Self::Image>, Refusal> {
+    fn install(&mut self, _: Install<'_>) -> Result<Vec<Self::Image>, Refusal> {
         Err(Refusal::new(Rejection::Policy, "this node does not serve"))
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Images<B> {
     longest_answer: usize,
     /// Most bytes of a frame between nodes; 0: the peer is no node.
     max_node_frame: usize,
-    /// A copy of the frame from a node that is processed.
+    /// A copy of the image, or of the frame from a node, that is processed.
     copy: Vec<u8>,
 }
 

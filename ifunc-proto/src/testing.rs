@@ -323,23 +323,21 @@ impl<const TAKES: bool> Host for Recorder<TAKES> {
 
     const TAKES: bool = TAKES;
 
-    fn install(&mut self, install: Install) -> Result<Vec<Self::Image>, Refusal> {
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Self::Image>, Refusal> {
         let Install {
             handle,
             entries,
             id,
             scheme,
-            body,
             signature,
-            image,
+            image: bytes,
         } = install;
         let letter = id[0];
-        let bytes = &body[image];
         assert!(bytes.iter().all(|&byte| byte == letter));
         self.log.push(format!(
             "install {} at {handle}, {entries} entries, scheme {scheme}, {} bytes of a signature, {} of an image",
             char::from(letter),
-            body[signature].len(),
+            signature.len(),
             bytes.len()
         ));
         match letter {

@@ -1,17 +1,18 @@
 //! The host's part of the SDK: what `#[ifunc::export]` registers, and the call gate. Images do not contain it.
 
-use core::any::{Any, TypeId};
-use core::ffi::c_void;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, Ordering};
+mod gate;
+
+use core::any::TypeId;
 use std::borrow::ToOwned;
-use std::boxed::Box;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::String;
 use std::vec::Vec;
 
 use ifunc_abi::text::Text;
 
+pub use self::gate::{
+    CallBack, CallGate, GateState, GateToken, HeldObject, Side, call_back, hold, set_call_gate, take_held,
+    through_gate,
+};
 pub use crate::opaque::NamedType;
 use crate::payload::TargetArgs;
 
@@ -360,188 +361,3 @@ impl core::fmt::Display for NameConflict {
 }
 
 impl core::error::Error for NameConflict {}
-
-/// The runtime's hooks at the boundary between injected code and host functions. The generated shims call
-/// them around each host function, so that arguments and results stay in registers.
-#[derive(Debug)]
-pub struct CallGate {
-    /// Switches to the host's stack. With too little stack left for a host function, it ends the invocation
-    /// instead and does not return; the frames of the shim own nothing at that point.
-    pub enter: fn() -> GateToken,
-    /// Switches back to the injected code, or ends the invocation if a callback panicked: then it does not return.
-    ///
-    /// # Safety
-    /// Called after `enter`, on the same thread, with the token that `enter` returned, unless that is
-    /// [`GateToken::NONE`].
-    pub leave: unsafe fn(token: GateToken),
-    /// Ends the invocation after the host function panicked.
-    ///
-    /// # Safety
-    /// Called after `enter`, by a shim that owns nothing but the payload.
-    pub panicked: unsafe fn(payload: Box<dyn Any + Send>) -> !,
-    /// Calls `call(data)` on the ifunc's side: a host function calls injected code back. The result says whether it
-    /// returned.
-    ///
-    /// # Safety
-    /// `call` may be called with `data`. Injected code that it calls may leave it by a jump: it owns nothing.
-    pub call_back: unsafe fn(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack,
-    /// Keeps an object for the invocation of this thread that waits for a host function, until the invocation gives it up or ends early.
-    /// Without one, returns the object.
-    pub hold: fn(HeldObject) -> Result<(), HeldObject>,
-    /// Gives up an object that such an invocation holds.
-    pub take_held: fn(NonNull<c_void>) -> Option<HeldObject>,
-}
-
-/// An object of the host that an invocation holds: see [`Owned`](crate::Owned). Dropped, it drops the object.
-#[derive(Debug)]
-pub struct HeldObject {
-    pointer: NonNull<c_void>,
-    drop: unsafe fn(*mut c_void),
-}
-
-// SAFETY: `HeldObject::new` was promised that it is dropped on a thread on which that is allowed.
-unsafe impl Send for HeldObject {}
-
-impl HeldObject {
-    /// The object that `drop(pointer)` drops.
-    ///
-    /// # Safety
-    /// That may be called once, on the thread of the caller; what receives the result keeps it on that thread.
-    #[must_use]
-    pub unsafe fn new(pointer: NonNull<c_void>, drop: unsafe fn(*mut c_void)) -> Self {
-        Self { pointer, drop }
-    }
-
-    /// Whether this is the object at `pointer`.
-    #[must_use]
-    pub fn is(&self, pointer: NonNull<c_void>) -> bool {
-        self.pointer == pointer
-    }
-
-    /// Does not drop the object: it has another owner.
-    pub fn forget(self) {
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for HeldObject {
-    fn drop(&mut self) {
-        // SAFETY: `new` was promised that it may be called once.
-        unsafe { (self.drop)(self.pointer.as_ptr()) }
-    }
-}
-
-/// Keeps an object for the invocation that waits for a host function: see [`CallGate::hold`].
-///
-/// # Errors
-/// There is no such invocation.
-pub fn hold(object: HeldObject) -> Result<(), HeldObject> {
-    // SAFETY: the pointer is null or comes from the `&'static CallGate` of `set_call_gate`.
-    match unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() } {
-        Some(gate) => (gate.hold)(object),
-        None => Err(object),
-    }
-}
-
-/// Gives up an object that the invocation holds: see [`CallGate::take_held`].
-#[must_use]
-pub fn take_held(pointer: NonNull<c_void>) -> Option<HeldObject> {
-    // SAFETY: as above.
-    let gate = unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() }?;
-    (gate.take_held)(pointer)
-}
-
-/// What became of a callback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallBack {
-    /// It returned.
-    Returned,
-    /// It panicked, or one of this invocation did before: the invocation ends when the host function has returned.
-    Aborted,
-    /// It was not called: no invocation of this thread waits for a host function.
-    NoInvocation,
-}
-
-/// The state that [`CallGate::enter`] saves for [`CallGate::leave`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GateToken(u64);
-
-impl GateToken {
-    /// The gate was not passed: the caller is the host, not injected code.
-    pub const NONE: Self = Self(u64::MAX);
-
-    /// Wraps a word of the runtime, which must not be `u64::MAX`.
-    #[must_use]
-    pub const fn new(word: u64) -> Self {
-        Self(word)
-    }
-
-    /// The runtime's word.
-    #[must_use]
-    pub const fn word(self) -> u64 {
-        self.0
-    }
-}
-
-static CALL_GATE: AtomicPtr<CallGate> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Installs the runtime's call gate, once per process.
-pub fn set_call_gate(gate: &'static CallGate) {
-    CALL_GATE.store((&raw const *gate).cast_mut(), Ordering::Release);
-}
-
-/// Runs `call` on the host's side of the call gate. Without a runtime or an injected caller, it runs `call`
-/// directly. The shims of exports call it.
-#[inline]
-pub fn through_gate<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: the pointer is null or comes from the `&'static CallGate` of `set_call_gate`.
-    let gate = unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() };
-    let entered = gate.map(|gate| (gate, (gate.enter)()));
-    let Some((gate, token)) = entered.filter(|(_, token)| *token != GateToken::NONE) else {
-        return call();
-    };
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(result) => {
-            // SAFETY: `enter` above returned this token, which is not `NONE`.
-            unsafe { (gate.leave)(token) };
-            result
-        }
-        // SAFETY: `enter` was called above; the call has unwound and dropped everything it owned.
-        Err(payload) => unsafe { (gate.panicked)(payload) },
-    }
-}
-
-/// Runs `call`, which calls a function of the ifunc, on the ifunc's side of the call gate. `None`: it panicked, or a
-/// callback of this invocation did before. Without a runtime or an invocation, it runs `call` directly. The shims of
-/// exports call it.
-#[inline]
-pub fn call_back<R>(call: impl FnOnce() -> R) -> Option<R> {
-    struct Frame<F, R> {
-        call: Option<F>,
-        result: Option<R>,
-    }
-    unsafe extern "C" fn run<F: FnOnce() -> R, R>(frame: *mut c_void) {
-        // SAFETY: `call_back` passes its frame.
-        let frame = unsafe { &mut *frame.cast::<Frame<F, R>>() };
-        frame.result = frame.call.take().map(|call| call());
-    }
-    fn runner<F: FnOnce() -> R, R>(_: &Frame<F, R>) -> unsafe extern "C" fn(*mut c_void) {
-        run::<F, R>
-    }
-
-    // SAFETY: the pointer is null or comes from the `&'static CallGate` of `set_call_gate`.
-    let Some(gate) = (unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() }) else {
-        return Some(call());
-    };
-    let mut frame = Frame {
-        call: Some(call),
-        result: None,
-    };
-    let runner = runner(&frame);
-    // SAFETY: `runner` takes this frame. The closures of the shims own nothing: they hold borrows and C values.
-    match unsafe { (gate.call_back)(runner, (&raw mut frame).cast()) } {
-        CallBack::Returned => frame.result,
-        CallBack::Aborted => None,
-        CallBack::NoInvocation => frame.call.map(|call| call()),
-    }
-}

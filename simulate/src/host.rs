@@ -132,16 +132,15 @@ impl<const TAKES: bool> Host for SimulatedHost<'_, TAKES> {
 
     const TAKES: bool = TAKES;
 
-    fn install(&mut self, install: Install) -> Result<Vec<Installed>, Refusal> {
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Installed>, Refusal> {
         let Some(mut entries) = SentImage::find(&install.id) else {
             self.ledger
                 .fail("an image arrives as it was sent", "an unknown id");
             return Err(Refusal::new(Rejection::IdMismatch, ""));
         };
-        let bytes = &install.body[install.image];
         let entries: Vec<_> = entries.by_ref().collect();
         let image = entries[0].image;
-        let is_whole = entries[0].bytes() == bytes && entries.len() == install.entries;
+        let is_whole = entries[0].bytes() == install.image && entries.len() == install.entries;
         if !is_whole || install.scheme != 0 || !install.signature.is_empty() {
             self.ledger.fail(
                 "an image arrives as it was sent",

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use ifunc::payload::Ifunc;
-use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageError, ImageParts};
+use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageError, ImageFlags, ImageParts};
 use ifunc_abi::text::Text;
 use ifunc_rt::{Answers, Handle, Level, Policy, Source, Target};
 
@@ -264,6 +264,8 @@ fn image() -> Result<Vec<u8>, ImageError> {
             ..EntryPart::new(burn::NAME)
         }],
         arch: ARCH_X86_64,
+        // As the builder says of all code that does not write the control of floats.
+        flags: ImageFlags::KEEPS_FLOAT_CONTROL,
         rx_align_log2: 4,
         rx: [BURN, BURN_BATCH].concat(),
         ..ImageParts::default()

@@ -129,9 +129,7 @@ fn payload<B: Body>(invocation: &Invocation<'_, B>) -> Vec<u8> {
 impl Host for Echo {
     type Image = (ImageId, u8);
 
-    fn install(&mut self, install: Install) -> Result<Vec<Self::Image>, Refusal> {
-        assert!(install.body.get(install.image.clone()).is_some());
-        assert!(install.body.get(install.signature.clone()).is_some());
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Self::Image>, Refusal> {
         match install.id[0] {
             b'x' => Err(Refusal::new(Rejection::Policy, "no x")),
             // Another number than the frame states.

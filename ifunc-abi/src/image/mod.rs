@@ -211,6 +211,11 @@ bitset! {
     ImageFlags: u32 {
         /// A function's address outlives its invocation: the target never evicts the image.
         PINNED = 0;
+        /// No instruction of its code writes what controls floating-point arithmetic (on x86-64: MXCSR and the control word of the
+        /// x87), so the target neither saves it for an invocation nor compares it. Without the flag, the code may write it. A target
+        /// takes the builder's word for it: an image whose code does so none the less leaves the host with another rounding, as
+        /// accepted code also could by other means.
+        KEEPS_FLOAT_CONTROL = 1;
     }
 }
 

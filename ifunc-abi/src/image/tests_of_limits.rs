@@ -210,7 +210,7 @@ fn flags_are_sets() {
     assert_eq!(EntryFlags::from_bits(7).map(EntryFlags::bits), Some(7));
     assert_eq!(EntryFlags::from_bits(8), None);
     assert_eq!(
-        (ImageFlags::from_bits(1), ImageFlags::from_bits(2)),
+        (ImageFlags::from_bits(1), ImageFlags::from_bits(4)),
         (Some(ImageFlags::PINNED), None)
     );
     assert!(ImportFlags::from_bits(7).is_some() && ImportFlags::from_bits(8).is_none());

@@ -2,9 +2,13 @@
 
 mod trap;
 
+use std::mem::offset_of;
+
+use ifunc::host::GateState;
 use ifunc_abi::image::ARCH_X86_64;
 
 pub(crate) use self::trap::{Trap, enter_handler};
+use crate::gate::{Gate, SIDE_OFFSET};
 
 /// ELF `e_machine` of images that run here.
 pub const ARCH: u16 = ARCH_X86_64;
@@ -85,14 +89,21 @@ fn explain_lacking(levels: &[Level], needed: u64, here: u64) -> Option<String> {
     ))
 }
 
-// The entry shim. The gate begins with `saved_rsp` (+0), `stack_top` (+8), which is 8 below a multiple of 16, and `context` (+16).
+const _: () = assert!(
+    offset_of!(Gate, saved_rsp) < 64,
+    "one byte of call frame information"
+);
+
+// The entry shim. `stack_top` of the gate is 8 below a multiple of 16.
 //
 // In:  called as `enter(payload, size, target, ctx, main, gate)`, so that the arguments of `X_main` are in their registers.
-//      It saves the callee-saved registers, MXCSR and the x87 control word on the host's stack, leaves the host's stack
-//      pointer and `ctx` in the gate, switches to the injected stack and calls `X_main(payload, size, target, ctx)`.
+//      It saves the callee-saved registers on the host's stack, leaves the host's stack pointer and `ctx` in the gate, switches
+//      to the injected stack and calls `X_main(payload, size, target, ctx)`. If the image may set the control of floats, it
+//      saves MXCSR and the x87 control word, too, in the lowest word of its frame, whose last two bytes say that it did.
+//      Storing the four control words of each invocation takes longer than everything else here.
 // Out: by return, with the code in eax. `X_main` has preserved the callee-saved registers, as every C function does; rbp,
-//      which began as 0, is restored. MXCSR and the x87 control word are restored only if they were changed: loading them costs
-//      more than comparing.
+//      which began as 0, is restored. MXCSR and the x87 control word, where they were saved, are restored only if they were
+//      changed: loading them costs more than comparing.
 //      Or by `ifunc_exec_escape`, from any depth of the injected stack, which restores all that was saved and returns 1 from the
 //      same call; the handler of a signal goes the same way (`contain`). That is no success, so the caller asks for an escape
 //      only then. No frame in between has anything to drop: images are `panic=abort`, and the host functions that escape own
@@ -127,29 +138,25 @@ core::arch::global_asm!(
     "push r15",
     ".cfi_def_cfa_offset 56",
     ".cfi_offset r15, -56",
-    "sub rsp, 8",
+    "push 0",
     ".cfi_def_cfa_offset 64",
-    "stmxcsr [rsp]",
-    "fnstcw [rsp + 4]",
-    "mov [r9], rsp",
-    "mov [r9 + 16], rcx",
-    // DW_CFA_def_cfa_expression: *(r9) + 64, as DW_OP_breg9 0, DW_OP_deref, DW_OP_plus_uconst 64.
-    ".cfi_escape 0x0f, 5, 0x79, 0x00, 0x06, 0x23, 0x40",
-    "mov rsp, [r9 + 8]",
-    "push qword ptr [r9]",
+    ".cfi_remember_state",
+    "test byte ptr [r9 + {side}], {sets_float_control}",
+    "jne 5f",
+    "2:",
+    "mov [r9 + {saved_rsp}], rsp",
+    "mov [r9 + {context}], rcx",
+    // DW_CFA_def_cfa_expression: *(r9 + saved_rsp) + 64, as DW_OP_breg9, DW_OP_deref, DW_OP_plus_uconst 64.
+    ".cfi_escape 0x0f, 5, 0x79, {saved_rsp}, 0x06, 0x23, 0x40",
+    "mov rsp, [r9 + {stack_top}]",
+    "push qword ptr [r9 + {saved_rsp}]",
     // DW_CFA_def_cfa_expression: *(rsp) + 64, as DW_OP_breg7 0, DW_OP_deref, DW_OP_plus_uconst 64.
     ".cfi_escape 0x0f, 5, 0x77, 0x00, 0x06, 0x23, 0x40",
     "xor ebp, ebp",
     "call r8",
     "mov rsp, [rsp]",
     ".cfi_def_cfa rsp, 64",
-    "stmxcsr [rsp - 8]",
-    "fnstcw [rsp - 4]",
-    "mov ecx, [rsp - 8]",
-    "cmp ecx, [rsp]",
-    "jne 4f",
-    "movzx ecx, word ptr [rsp - 4]",
-    "cmp cx, [rsp + 4]",
+    "cmp word ptr [rsp + 6], 0",
     "jne 4f",
     "3:",
     ".cfi_remember_state",
@@ -165,9 +172,24 @@ core::arch::global_asm!(
     "ret",
     "4:",
     ".cfi_restore_state",
+    "stmxcsr [rsp - 8]",
+    "fnstcw [rsp - 4]",
+    "mov ecx, [rsp - 8]",
+    "cmp ecx, [rsp]",
+    "jne 6f",
+    "movzx ecx, word ptr [rsp - 4]",
+    "cmp cx, [rsp + 4]",
+    "je 3b",
+    "6:",
     "ldmxcsr [rsp]",
     "fldcw [rsp + 4]",
     "jmp 3b",
+    "5:",
+    ".cfi_restore_state",
+    "stmxcsr [rsp]",
+    "fnstcw [rsp + 4]",
+    "mov word ptr [rsp + 6], 1",
+    "jmp 2b",
     ".cfi_endproc",
     ".size ifunc_exec_enter, . - ifunc_exec_enter",
     ".hidden ifunc_exec_escape",
@@ -176,7 +198,7 @@ core::arch::global_asm!(
     "ifunc_exec_escape:",
     ".cfi_startproc",
     "mov eax, 1",
-    "mov rsp, [rdi]",
+    "mov rsp, [rdi + {saved_rsp}]",
     ".cfi_def_cfa rsp, 64",
     ".cfi_offset rbp, -16",
     ".cfi_offset rbx, -24",
@@ -185,6 +207,12 @@ core::arch::global_asm!(
     ".cfi_offset r14, -48",
     ".cfi_offset r15, -56",
     "cld",
+    // An image that does not set the control of floats left it as the host has it. `fninit` empties the registers of the x87.
+    "cmp word ptr [rsp + 6], 0",
+    "jne 7f",
+    "stmxcsr [rsp]",
+    "fnstcw [rsp + 4]",
+    "7:",
     "fninit",
     "ldmxcsr [rsp]",
     "fldcw [rsp + 4]",
@@ -212,6 +240,11 @@ core::arch::global_asm!(
     ".cfi_endproc",
     ".size ifunc_exec_escape, . - ifunc_exec_escape",
     ".popsection",
+    side = const SIDE_OFFSET,
+    sets_float_control = const GateState::SETS_FLOAT_CONTROL,
+    saved_rsp = const offset_of!(Gate, saved_rsp),
+    stack_top = const offset_of!(Gate, stack_top),
+    context = const offset_of!(Gate, context),
 );
 
 // The way back into injected code, for a callback: `call_back(data, call, gate)`. It leaves the same frame as
@@ -243,15 +276,18 @@ core::arch::global_asm!(
     "push r15",
     ".cfi_def_cfa_offset 56",
     ".cfi_offset r15, -56",
-    "sub rsp, 8",
+    "push 0",
     ".cfi_def_cfa_offset 64",
-    "stmxcsr [rsp]",
-    "fnstcw [rsp + 4]",
-    "mov [rdx], rsp",
+    ".cfi_remember_state",
+    "test byte ptr [rdx + {side}], {sets_float_control}",
+    "jne 5f",
+    "2:",
+    "mov [rdx + {saved_rsp}], rsp",
     "call rsi",
     // The callback has preserved the callee-saved registers. It may have changed how floats are computed.
-    "ldmxcsr [rsp]",
-    "fldcw [rsp + 4]",
+    "cmp word ptr [rsp + 6], 0",
+    "jne 4f",
+    "3:",
     "xor eax, eax",
     "add rsp, 8",
     ".cfi_def_cfa_offset 56",
@@ -274,9 +310,24 @@ core::arch::global_asm!(
     ".cfi_restore rbp",
     ".cfi_def_cfa_offset 8",
     "ret",
+    "4:",
+    ".cfi_restore_state",
+    ".cfi_remember_state",
+    "ldmxcsr [rsp]",
+    "fldcw [rsp + 4]",
+    "jmp 3b",
+    "5:",
+    ".cfi_restore_state",
+    "stmxcsr [rsp]",
+    "fnstcw [rsp + 4]",
+    "mov word ptr [rsp + 6], 1",
+    "jmp 2b",
     ".cfi_endproc",
     ".size ifunc_exec_call_back, . - ifunc_exec_call_back",
     ".popsection",
+    side = const SIDE_OFFSET,
+    sets_float_control = const GateState::SETS_FLOAT_CONTROL,
+    saved_rsp = const offset_of!(Gate, saved_rsp),
 );
 
 // `__ifunc_panic` as images know it. The seventh argument that it passes on is where it found its return address: the
@@ -337,7 +388,7 @@ impl FloatControl {
     /// As the shim found it.
     ///
     /// # Safety
-    /// `saved_rsp` must be what the shim left in the gate of an invocation that runs.
+    /// `saved_rsp` must be what the shim left in the gate of an invocation that runs and may set the control of floats.
     pub(crate) unsafe fn saved(saved_rsp: usize) -> Self {
         let words = std::ptr::with_exposed_provenance::<u32>(saved_rsp);
         // SAFETY: the caller's promise: the shim has stored both there.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::alternate::AlternateStack;
 use super::signals::notify;
-use crate::gate::CURRENT;
+use crate::gate::current;
 
 /// Their numbers, as the kernel has them.
 static THREADS: Mutex<BTreeSet<c_int>> = Mutex::new(BTreeSet::new());
@@ -42,7 +42,7 @@ struct Prepared {
 impl Prepared {
     fn new() -> Self {
         // What the handlers use. Before anything signals the thread.
-        black_box(CURRENT.get());
+        black_box(current());
         let stack = AlternateStack::install();
         let number = number();
         threads().insert(number);

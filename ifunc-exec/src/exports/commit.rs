@@ -15,20 +15,20 @@ use crate::entrance::Access;
 use crate::gate::ChangeByThisThread;
 use crate::image::imports::Imported;
 use crate::image_executor::Shared;
-use crate::symbols::{HostSymbols, Symbol};
+use crate::symbols::{Bound, HostSymbols, Symbol};
 
 /// An installed image that a change concerns.
 struct Concerned {
     image: Arc<InstalledImage>,
-    /// Its GOT after the change, or why there is none.
-    got: Result<Vec<usize>, Refusal>,
+    /// What its imports are bound to after the change, or why they are not.
+    bound: Result<Bound, Refusal>,
     /// Whether it differs from the GOT before, or there was none.
     is_different: bool,
 }
 
 impl Concerned {
     fn access(&self) -> Access {
-        match &self.got {
+        match &self.bound {
             Ok(_) => Access::Open,
             Err(why) => Access::Refused(why.clone()),
         }
@@ -83,8 +83,18 @@ impl Shared {
             None
         };
         symbols.note_unguarded(plan.changes.has_unguarded());
-        for Concerned { image, got, .. } in &different {
-            for (index, address) in got.iter().flatten().enumerate() {
+        for Concerned { image, bound, .. } in &different {
+            let Ok(Bound {
+                got,
+                may_set_float_control,
+            }) = bound
+            else {
+                continue;
+            };
+            if *may_set_float_control {
+                image.door.expect_float_control();
+            }
+            for (index, address) in got.iter().enumerate() {
                 image.got.set(index, *address);
             }
         }
@@ -157,13 +167,14 @@ impl Shared {
         let mut concerned = Vec::new();
         let mut in_data: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for image in cache.images(|image| after.may_concern(&image.imports)) {
-            let got = after.resolve(&image.imports);
+            let bound = after.resolve(&image.imports);
+            let got = bound.as_ref().map(|bound| &bound.got);
             let was_refused = image.door.refusal().is_some();
             let entries = || image.imports.symbols.iter().zip(image.got.iter());
             let moves = |import: &Imported, before: usize, after: Option<usize>| {
                 import.is_in_data && after != Some(before)
             };
-            let (is_different, moved) = match &got {
+            let (is_different, moved) = match got {
                 Ok(got) => {
                     let mut all = entries().zip(got);
                     let is_different = image.got.iter().ne(got.iter().copied());
@@ -192,7 +203,7 @@ impl Shared {
                 in_data.entry(symbol).or_default().push(image.names());
                 continue;
             }
-            if let Err(why) = &got
+            if let Err(why) = &bound
                 && !was_refused
                 && plan.must_suit(&image.imports)
             {
@@ -204,7 +215,7 @@ impl Shared {
             }
             concerned.push(Concerned {
                 image,
-                got,
+                bound,
                 is_different,
             });
         }

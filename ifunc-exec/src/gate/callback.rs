@@ -8,7 +8,7 @@ use std::ffi::c_void;
 
 use ifunc::host::CallBack;
 
-use super::{CURRENT, Escape, Gate, Noted, Side};
+use super::{Escape, Gate, Noted, Side, current};
 
 /// Stack that a callback must find below it. What it needs beyond is its own affair, as for any injected code.
 const CALLBACK_STACK_ROOM: usize = 64 * 1024;
@@ -28,7 +28,7 @@ impl Gate {
     /// Whether the invocation ends when the host's function returns.
     #[inline]
     pub(super) fn is_aborted(&self) -> bool {
-        self.side.is(Side::HostAborted)
+        self.state.is(Side::HostAborted)
     }
 
     /// Ends the invocation, or the callback that it is in: a callback ended it, whose reason is kept, or its time is over.
@@ -53,23 +53,23 @@ impl Gate {
         let here = &raw const data as usize;
         if here < self.stack_low + CALLBACK_STACK_ROOM {
             self.note(Noted::StackLow);
-            self.side.set(Side::HostAborted);
+            self.state.set(Side::HostAborted);
             return CallBack::Aborted;
         }
         // SAFETY: the caller's promise; the shim returns to this frame, from the call or from an escape, whose frames own
         // nothing. Meanwhile `saved_rsp` names the shim's frame, which is above those.
         let code = unsafe {
             let outer = *self.saved_rsp.get();
-            self.side.set(Side::Ifunc);
+            self.state.set(Side::Ifunc);
             let code = ifunc_exec_call_back(data, call, (&raw const *self).cast());
-            self.side.set(Side::Host);
+            self.state.set(Side::Host);
             *self.saved_rsp.get() = outer;
             code
         };
         if code == 0 {
             return CallBack::Returned;
         }
-        self.side.set(Side::HostAborted);
+        self.state.set(Side::HostAborted);
         self.keep_trail();
         CallBack::Aborted
     }
@@ -101,8 +101,8 @@ impl Gate {
 /// # Safety
 /// As for [`CallGate::call_back`](ifunc::host::CallGate::call_back).
 pub(super) unsafe fn call_back(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
-    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
-    let gate = unsafe { CURRENT.get().as_ref() };
+    // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
+    let gate = unsafe { current().as_ref() };
     match gate.filter(|gate| gate.is_in_host()) {
         // SAFETY: the caller's promise.
         Some(gate) => unsafe { gate.call_back(call, data) },
@@ -116,7 +116,7 @@ mod tests {
 
     use ifunc::host;
 
-    use super::super::injected::{invoke, invoke_with_failing_callback};
+    use super::super::injected::{invoke, invoke_as, invoke_with_failing_callback};
     use super::super::{CALL_GATE, escape_with_panic, escape_with_panic_at};
     use super::*;
     use crate::ExecThread;
@@ -158,7 +158,7 @@ mod tests {
         let mut sides = Vec::new();
         let outcome = invoke(&mut thread, || {
             // SAFETY: set by the session.
-            let is_ifunc = || unsafe { (*CURRENT.get()).side.is(Side::Ifunc) };
+            let is_ifunc = || unsafe { (*current()).state.is(Side::Ifunc) };
             let n = count(10, |n| {
                 sides.push(is_ifunc());
                 u8::from(n == 3)
@@ -168,6 +168,37 @@ mod tests {
         });
         assert_eq!(outcome, Ok(3));
         assert_eq!(sides, [true; 5]);
+    }
+
+    /// What a callback makes of the control of floats, the host does not see if the image may set it. Otherwise nothing looks.
+    #[test]
+    fn a_callback_leaves_the_host_its_rounding() {
+        let mxcsr = || crate::arch::FloatControl::current().mxcsr & 0xffc0;
+        let mut thread = thread();
+        for (sets_float_control, ends_early) in [(true, false), (true, true), (false, false), (false, true)] {
+            let (mut before, mut after) = (0, 0);
+            let outcome = invoke_as(&mut thread, sets_float_control, || {
+                host::through_gate(|| {
+                    before = mxcsr();
+                    let returned = host::call_back(|| {
+                        if sets_float_control {
+                            // SAFETY: towards zero; the callback computes nothing.
+                            unsafe {
+                                std::arch::asm!("push 0x7f80", "ldmxcsr [rsp]", "pop {}", out(reg) _);
+                            }
+                        }
+                        if ends_early {
+                            panics("early");
+                        }
+                    });
+                    assert_eq!(returned.is_some(), !ends_early);
+                    after = mxcsr();
+                });
+                0
+            });
+            assert_eq!(outcome.is_ok(), !ends_early);
+            assert_eq!((before, after, mxcsr()), (0x1f80, 0x1f80, 0x1f80));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use ifunc_abi::context::Context;
 
 use super::{CALL_GATE, Escape};
 use crate::ExecThread;
+use crate::entrance::Entrance;
 
 type Body<'a> = &'a mut dyn FnMut() -> u32;
 
@@ -16,16 +17,27 @@ unsafe extern "C" fn run_body(_: *const u8, _: usize, target: *mut c_void, _: *m
     unsafe { (*target.cast::<Body<'_>>())() }
 }
 
-/// Runs `body` as injected code.
-pub(super) fn invoke(thread: &mut ExecThread, mut body: impl FnMut() -> u32) -> Result<u32, Escape> {
+/// Runs `body` as injected code that does not set the control of floats.
+pub(super) fn invoke(thread: &mut ExecThread, body: impl FnMut() -> u32) -> Result<u32, Escape> {
+    invoke_as(thread, false, body)
+}
+
+/// Runs `body` as injected code that may set the control of floats, or not.
+pub(super) fn invoke_as(
+    thread: &mut ExecThread,
+    sets_float_control: bool,
+    mut body: impl FnMut() -> u32,
+) -> Result<u32, Escape> {
     host::set_call_gate(&CALL_GATE);
     let mut body: Body<'_> = &mut body;
+    let entrance = Entrance::new(run_body as *const c_void);
+    entrance.set_float_control(sets_float_control);
     let mut session = thread.session();
     crate::contain::prepare_thread();
     // SAFETY: the entry takes these arguments.
     let code = unsafe {
         session.enter(
-            run_body as *const c_void,
+            &entrance,
             std::ptr::null(),
             0,
             (&raw mut body).cast(),

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use super::{CURRENT, Gate, Noted, Side};
+use super::{Gate, Noted, Side, current};
 use crate::InstalledEntry;
 use crate::arch::Trap;
 use crate::contain::memory;
@@ -45,8 +45,8 @@ pub(crate) enum Outcome {
 impl Gate {
     /// The gate of the innermost invocation or session of this thread.
     pub(crate) fn current<'a>() -> Option<&'a Self> {
-        // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
-        unsafe { CURRENT.get().as_ref() }
+        // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
+        unsafe { current().as_ref() }
     }
 
     /// Ends the invocation because of a fault, if that is possible.
@@ -55,7 +55,7 @@ impl Gate {
             return Outcome::Elsewhere;
         }
         let is_code = self.containment.code.contains(&at.pc);
-        if !self.side.is(Side::Ifunc) {
+        if !self.state.is(Side::Ifunc) {
             return Outcome::Uncontained(if is_code {
                 "a function of the host called injected code by a pointer, and the host's frames cannot be left"
             } else {
@@ -91,8 +91,8 @@ impl Gate {
         let mut next = Some(self);
         while let Some(gate) = next {
             if gate.passages.is_overdue_here() {
-                if !gate.side.is(Side::Ifunc) {
-                    gate.side.set(Side::HostAborted);
+                if !gate.state.is(Side::Ifunc) {
+                    gate.state.set(Side::HostAborted);
                 } else if ptr::eq(gate, self) && gate.may_interrupt(trap) {
                     let (pc, stack) = (trap.pc(), trap.stack());
                     let at = Interruption {
@@ -104,7 +104,7 @@ impl Gate {
                 }
             }
             // SAFETY: null, or the gate of a session of this thread that has not ended.
-            next = unsafe { gate.outer.get().as_ref() };
+            next = unsafe { gate.outer().as_ref() };
         }
     }
 

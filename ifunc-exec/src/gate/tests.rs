@@ -3,6 +3,7 @@
 use super::injected::invoke;
 use super::*;
 use crate::ExecThread;
+use crate::entrance::Entrance;
 
 /// As the shim of an exported function does.
 fn guard<R>(call: impl FnOnce() -> R) -> R {
@@ -39,13 +40,25 @@ unsafe extern "C" fn deep(_: *const u8, _: usize, _: *mut c_void, _: *mut Contex
 type Main = unsafe extern "C" fn(*const u8, usize, *mut c_void, *mut Context) -> u32;
 
 fn run(thread: &mut ExecThread, main: Main, value: &mut u64) -> Result<u32, Escape> {
+    run_as(thread, main, true, value)
+}
+
+/// `sets_float_control`: the image may.
+fn run_as(
+    thread: &mut ExecThread,
+    main: Main,
+    sets_float_control: bool,
+    value: &mut u64,
+) -> Result<u32, Escape> {
     let payload = 5u64.to_le_bytes();
     let mut session = thread.session();
     let target = (&raw mut *value).cast();
+    let entrance = Entrance::new(main as *const c_void);
+    entrance.set_float_control(sets_float_control);
     // SAFETY: `main` is one of the functions above, which take these arguments.
     let code = unsafe {
         session.enter(
-            main as *const c_void,
+            &entrance,
             payload.as_ptr(),
             payload.len(),
             target,
@@ -123,7 +136,9 @@ fn a_panic_of_the_host_has_the_message_of_its_payload() {
 fn returns_and_escapes() {
     let mut thread = ExecThread::for_tests(1 << 20);
     let mut value = 2;
-    for _ in 0..3 {
+    for sets_float_control in [true, false, true] {
+        let run =
+            |thread: &mut ExecThread, main, value: &mut u64| run_as(thread, main, sets_float_control, value);
         assert_eq!(run(&mut thread, twice, &mut value), Ok(8));
         assert_eq!(
             run(&mut thread, panics, &mut value),
@@ -222,6 +237,23 @@ fn the_host_computes_as_before_however_an_ifunc_ends() {
     });
     let has_returned = [true, true, true, false, false];
     assert_eq!(after, has_returned.map(|is_ok| (UPWARDS, is_ok)));
+}
+
+/// Where the host's rounding is kept is decided by what the image says of itself.
+#[test]
+fn control_of_floats_that_no_image_sets_is_left_alone_however_an_ifunc_ends() {
+    const UPWARDS: (u32, u16) = (0x5f80, 0x0a7f);
+    let mut thread = ExecThread::for_tests(1 << 20);
+    let at_first = rounding();
+    let after = [twice as Main, panics, host_panics, deep, rounds_mxcsr, rounds_x87].map(|main| {
+        round(UPWARDS);
+        let _ = run_as(&mut thread, main, false, &mut 0);
+        let after = rounding();
+        round(at_first);
+        after
+    });
+    let lied = [(TOWARDS_ZERO.0, UPWARDS.1), (UPWARDS.0, TOWARDS_ZERO.1)];
+    assert_eq!(after, [UPWARDS, UPWARDS, UPWARDS, UPWARDS, lied[0], lied[1]]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ifunc::host;
 
-use super::injected::{invoke, invoke_with_failing_callback};
+use super::injected::{invoke, invoke_as, invoke_with_failing_callback};
 use super::{Escape, escape_with_panic};
 use crate::ExecThread;
 use crate::contain::watchdog::Watchdog;
@@ -123,10 +123,10 @@ fn each_fault_ends_its_invocation() {
 /// What a new thread has: rounding to the nearest, all exceptions masked, an empty register stack of the x87.
 #[test]
 fn the_hosts_registers_are_as_they_were_after_a_fault() {
+    const AT_FIRST: (u32, u16) = (0x1f80, 0x037f);
     const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
     let mut thread = ExecThread::for_tests(1 << 20);
-    let spoil = || {
-        let (mxcsr, x87) = TOWARDS_ZERO;
+    let spoil = |(mxcsr, x87): (u32, u16)| {
         // SAFETY: what the test is about: everything that an escape has to put in order.
         unsafe {
             asm!(
@@ -137,9 +137,10 @@ fn the_hosts_registers_are_as_they_were_after_a_fault() {
             )
         }
     };
-    for _ in 0..3 {
+    for (sets_float_control, control) in [(true, TOWARDS_ZERO), (false, AT_FIRST), (true, TOWARDS_ZERO)] {
         let kept = std::hint::black_box([1usize, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(fault(invoke(&mut thread, spoil)).0, libc::SIGILL);
+        let outcome = invoke_as(&mut thread, sets_float_control, || spoil(control));
+        assert_eq!(fault(outcome).0, libc::SIGILL);
         let (mut mxcsr, mut x87, mut environment, flags) = (0u32, 0u16, [0u32; 7], 0u64);
         let mut flags = flags;
         // SAFETY: each writes the local that it is given.
@@ -149,7 +150,7 @@ fn the_hosts_registers_are_as_they_were_after_a_fault() {
                 in(reg) &raw mut mxcsr, in(reg) &raw mut x87, in(reg) &raw mut environment, out(reg) flags
             );
         }
-        assert_eq!((mxcsr & 0xffc0, x87), (0x1f80, 0x037f));
+        assert_eq!((mxcsr & 0xffc0, x87), AT_FIRST);
         assert_eq!(environment[2] & 0xffff, 0xffff, "no register of the x87 is used");
         assert_eq!(flags & 1 << 10, 0, "strings are copied upwards");
         assert_eq!(flags & 1 << 18, 0, "alignment is not checked");

@@ -20,6 +20,7 @@ use crate::arena::{Arena, ArenaError, Range};
 use crate::debug::{DebugRecord, DebugRegistry};
 use crate::entrance::Door;
 use crate::got::{Got, GotMemory};
+use crate::symbols::Bound;
 
 /// A map by image id. An id is a cryptographic hash, so it is not hashed again.
 pub type IdMap<V> = HashMap<ImageId, V, BuildHasherDefault<IdHasher>>;
@@ -144,7 +145,7 @@ impl CodeCache {
     /// Writes instructions of the runtime's own into code memory, where they stay. Returns their address.
     pub(crate) fn write_code(&mut self, code: &[u8]) -> Result<usize, ArenaError> {
         let range = self.arena.allocate(code.len(), 16, false)?;
-        self.arena.write(&range, code)?;
+        self.arena.write(&range, code, &[])?;
         Ok(self.arena.address(&range))
     }
 
@@ -172,30 +173,35 @@ impl CodeCache {
     pub(crate) fn insert(
         &mut self,
         valid: &ValidImage<'_>,
-        got: &[usize],
+        bound: &Bound,
         record: &Record,
     ) -> Result<Arc<InstalledImage>, Refusal> {
-        let needed = memory_of(valid.image()) + Got::size_of(got.len()) + record.footprint();
+        let needed = memory_of(valid.image()) + Got::size_of(bound.got.len()) + record.footprint();
         let is_pinned = valid.image().flags().contains(ImageFlags::PINNED);
         if is_pinned {
             self.admit_pinned(needed)?;
         }
         let installed = loop {
+            // The number of images, or the bytes for which there is no room.
             let full = if self.images.len() >= self.max_images {
-                format!(
-                    "it may hold {}, all in use",
-                    ifunc_abi::Counted(self.max_images, "image")
-                )
+                None
             } else if self.bytes + needed > self.max_bytes {
-                ArenaError::Full(needed).to_string()
+                Some(needed)
             } else {
-                match install(&mut self.arena, &self.gots, &self.debug, valid, got, record) {
+                match install(&mut self.arena, &self.gots, &self.debug, valid, bound, record) {
                     Ok(installed) => break Arc::new(installed),
-                    Err(error @ ArenaError::Full(_)) => error.to_string(),
+                    Err(ArenaError::Full(bytes)) => Some(bytes),
                     Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),
                 }
             };
             if !self.evict_one() {
+                let full = match full {
+                    None => {
+                        let images = ifunc_abi::Counted(self.max_images, "image");
+                        format!("it may hold {images}, all in use")
+                    }
+                    Some(bytes) => ArenaError::Full(bytes).to_string(),
+                };
                 let help = "help: drop handles that are not needed, or `TargetBuilder::code_cache`";
                 return Err(Refusal::new(Rejection::CacheFull, format!("{full}; {help}")));
             }
@@ -337,7 +343,11 @@ mod tests {
 
     fn insert(cache: &mut CodeCache, bytes: &[u8]) -> Result<Arc<InstalledImage>, Refusal> {
         let valid = validate(blake3::hash(bytes).as_bytes(), bytes, 1 << 16)?;
-        cache.insert(&valid, &[0x4000], &Record::of(&valid))
+        let bound = Bound {
+            got: vec![0x4000],
+            ..Bound::default()
+        };
+        cache.insert(&valid, &bound, &Record::of(&valid))
     }
 
     fn names(cache: &CodeCache) -> Vec<String> {

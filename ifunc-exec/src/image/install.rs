@@ -1,16 +1,17 @@
-//! Installing an image: relocate in a private buffer, write into the arena.
+//! Installing an image: its bytes go from the private copy into the arena, with the words that relocation replaces.
 
 use std::sync::{Arc, OnceLock};
 
-use ifunc_abi::image::{Image, Relocation};
+use ifunc_abi::image::{Image, ImageFlags, Relocation};
 
 use super::cache::Record;
 use super::validate::memory_of;
 use super::{ImageProperties, InstalledImage, ValidImage};
-use crate::arena::{Arena, ArenaError, PAGE, Range};
+use crate::arena::{Arena, ArenaError, PAGE, Range, Word};
 use crate::debug::{DebugRegistry, Placement};
 use crate::entrance::Door;
 use crate::got::GotMemory;
+use crate::symbols::Bound;
 
 /// Writes an image and its GOT into the arena.
 pub(super) fn install(
@@ -18,31 +19,31 @@ pub(super) fn install(
     gots: &Arc<GotMemory>,
     debug: &DebugRegistry,
     valid: &ValidImage<'_>,
-    addresses: &[usize],
+    bound: &Bound,
     record: &Record,
 ) -> Result<InstalledImage, ArenaError> {
-    let image = valid.image();
+    let (image, addresses) = (valid.image(), &*bound.got);
+    let keeps_float_control = image.flags().contains(ImageFlags::KEEPS_FLOAT_CONTROL);
     let got = gots.allocate(addresses)?;
     let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
     let align = if rw.is_some() { PAGE } else { image.rx_align() };
-    let (code, rx_bytes) = place(arena, memory_of(image), align, rw.is_some(), |arena, range| {
-        let (rx_bytes, rw_bytes) = relocate(image, arena.address(range), got.address(), addresses);
-        arena.write(range, &rx_bytes)?;
+    let code = place(arena, memory_of(image), align, rw.is_some(), |arena, range| {
+        let (words, rw_bytes) = relocate(image, arena.address(range), got.address(), addresses);
+        arena.write(range, image.rx(), &words)?;
         if let Some((at, len)) = rw {
             arena.map_anonymous(range, at, len, &rw_bytes)?;
         }
-        Ok(rx_bytes)
+        Ok(())
     })?;
-    let base = arena.address(&code);
     Ok(InstalledImage {
         debug: debug.register(&Placement {
             id: &valid.id,
             image,
-            base,
-            code: &rx_bytes,
+            base: arena.address(&code),
+            code: arena.bytes(&code, image.rx().len()),
         }),
         properties: ImageProperties::of(valid.id, image),
-        door: Door::default(),
+        door: Door::new(!keeps_float_control || bound.may_set_float_control),
         kept: Arc::clone(&record.kept),
         file: arena.file(),
         code,
@@ -54,16 +55,16 @@ pub(super) fn install(
 }
 
 /// Allocates a range and writes it, or gives it back.
-fn place<R>(
+fn place(
     arena: &mut Arena,
     len: usize,
     align: usize,
     whole_pages: bool,
-    write: impl FnOnce(&mut Arena, &mut Range) -> Result<R, ArenaError>,
-) -> Result<(Range, R), ArenaError> {
+    write: impl FnOnce(&mut Arena, &mut Range) -> Result<(), ArenaError>,
+) -> Result<Range, ArenaError> {
     let mut range = arena.allocate(len, align, whole_pages)?;
     match write(arena, &mut range) {
-        Ok(written) => Ok((range, written)),
+        Ok(()) => Ok(range),
         Err(error) => {
             // SAFETY: the address was given to no code yet.
             unsafe { arena.free(range) };
@@ -72,18 +73,22 @@ fn place<R>(
     }
 }
 
-/// Both parts of an image as they are at `base`. [`Image::parse`] has checked that every offset is inside.
-pub(crate) fn relocate(image: &Image<'_>, base: usize, got: usize, imports: &[usize]) -> (Vec<u8>, Vec<u8>) {
-    let (mut rx, mut rw) = (image.rx().to_vec(), image.rw().to_vec());
+/// What an image is at `base`: the words that differ in its read-execute part, by ascending offset, and its read-write part.
+/// [`Image::parse`] has checked that every offset is inside, and that no two words overlap.
+pub(crate) fn relocate(
+    image: &Image<'_>,
+    base: usize,
+    got: usize,
+    imports: &[usize],
+) -> (Vec<(usize, Word)>, Vec<u8>) {
+    let (mut words, mut rw) = (Vec::new(), image.rw().to_vec());
     let rw_at = image.rw_range().map_or(usize::MAX, |(at, _)| at as usize);
     let mut put = |offset: u32, value: usize| {
-        let offset = offset as usize;
-        let (part, at) = if offset < rw_at {
-            (&mut rx, offset)
-        } else {
-            (&mut rw, offset - rw_at)
-        };
-        part[at..at + 8].copy_from_slice(&(value as u64).to_le_bytes());
+        let (offset, word) = (offset as usize, (value as u64).to_le_bytes());
+        match offset.checked_sub(rw_at) {
+            None => words.push((offset, word)),
+            Some(at) => rw[at..at + word.len()].copy_from_slice(&word),
+        }
     };
     if let Some(slot) = image.slot() {
         put(slot, got);
@@ -101,7 +106,8 @@ pub(crate) fn relocate(image: &Image<'_>, base: usize, got: usize, imports: &[us
             ),
         }
     }
-    (rx, rw)
+    words.sort_unstable_by_key(|(offset, _)| *offset);
+    (words, rw)
 }
 
 #[cfg(test)]
@@ -147,7 +153,12 @@ mod tests {
         };
         let bytes = parts.encode().unwrap();
         let image = Image::parse(&bytes).unwrap();
-        let (rx, rw) = relocate(&image, 0x7000, 0x900, &[0x4000]);
+        let (replaced, rw) = relocate(&image, 0x7000, 0x900, &[0x4000]);
+        assert_eq!(replaced.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [8, 32]);
+        let mut rx = image.rx().to_vec();
+        for (at, word) in replaced {
+            rx[at..at + word.len()].copy_from_slice(&word);
+        }
         let words = |bytes: &[u8]| -> Vec<u64> {
             let words = bytes.chunks_exact(8);
             words

@@ -308,6 +308,14 @@ impl InstalledEntry {
         }
     }
 
+    /// States whether code that it reaches may set how floats are computed.
+    pub(crate) fn set_float_control(&self, sets: bool) {
+        self.entrance.set_float_control(sets);
+        if let Some(batch) = &self.batch {
+            batch.set_float_control(sets);
+        }
+    }
+
     /// Offset of its `X_main` in the image.
     #[must_use]
     pub fn main_offset(&self) -> u32 {

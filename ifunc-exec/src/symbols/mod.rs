@@ -71,7 +71,7 @@ impl HostSymbols {
         let runtime = runtime_imports().into_iter().map(|(name, address)| {
             // SAFETY: functions of this crate and of the C library, which live as long as the process.
             let symbol = unsafe { Symbol::untyped(name, address.cast()) }.of_kind(ExportKind::Function);
-            (name.to_owned(), symbol)
+            (name.to_owned(), symbol.keeping_float_control())
         });
         Self {
             symbols: runtime.collect(),
@@ -195,11 +195,11 @@ impl HostSymbols {
             .filter(|symbol| !Self::is_of_runtime(symbol.name()))
     }
 
-    /// The GOT of an image: one address per import.
+    /// What the imports of an image are bound to.
     ///
     /// # Errors
     /// What the host does not provide, or provides with another signature.
-    pub(crate) fn resolve(&self, imports: &Imports) -> Result<Vec<usize>, Refusal> {
+    pub(crate) fn resolve(&self, imports: &Imports) -> Result<Bound, Refusal> {
         SymbolsAfter {
             base: self,
             changes: &Changes::default(),
@@ -250,10 +250,19 @@ pub(crate) struct SymbolsAfter<'a> {
     pub(crate) changes: &'a Changes,
 }
 
+/// What the imports of an image are bound to.
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    /// The GOT: one address per import.
+    pub(crate) got: Vec<usize>,
+    /// Functions among them that do not pass the call gate may set how floats are computed.
+    pub(crate) may_set_float_control: bool,
+}
+
 /// What an import is bound to.
 enum Binding<'a> {
-    /// The address; 0 for a weak import that is not there.
-    Address(usize),
+    /// The address, and whether injected code that calls it computes with floats as before; 0 for a weak import that is not there.
+    Address(usize, bool),
     /// It is not there.
     Missing,
     /// It has another signature, or is a function where the image takes it for a variable, or the reverse.
@@ -288,19 +297,23 @@ impl<'a> SymbolsAfter<'a> {
                 .any(|soname| libraries.contains_key(&**soname))
     }
 
-    /// The GOT of an image: one address per import.
+    /// What the imports of an image are bound to.
     ///
     /// # Errors
     /// As [`HostSymbols::resolve`].
-    pub(crate) fn resolve(self, imports: &Imports) -> Result<Vec<usize>, Refusal> {
+    pub(crate) fn resolve(self, imports: &Imports) -> Result<Bound, Refusal> {
         let libraries = self.needed(imports)?;
         let mut got = Vec::with_capacity(imports.symbols.len());
+        let mut may_set_float_control = false;
         let mut missing = Vec::new();
         let mut differing = Vec::new();
         for import in &imports.symbols {
             let name = &import.name;
             match self.binding(import, &libraries) {
-                Binding::Address(address) => got.push(address),
+                Binding::Address(address, keeps_float_control) => {
+                    got.push(address);
+                    may_set_float_control |= !keeps_float_control;
+                }
                 Binding::Missing => missing.push(match NamedSet::of(name) {
                     None => name.to_string(),
                     Some(set) => format!("{name} {set:?}"),
@@ -319,7 +332,10 @@ impl<'a> SymbolsAfter<'a> {
         if self.keeps_no_memory(imports) {
             note_all(&mut got);
         }
-        Ok(got)
+        Ok(Bound {
+            got,
+            may_set_float_control,
+        })
     }
 
     /// Whether no pointer outlives the invocation that wrote it, whatever safe code of an image does.
@@ -336,13 +352,13 @@ impl<'a> SymbolsAfter<'a> {
         // The host's own symbols win.
         if let Some(symbol) = self.symbol(&import.name) {
             return match symbol.has_type(import.fingerprint) && symbol.has_kind(import.kind) {
-                true => Binding::Address(symbol.address()),
+                true => Binding::Address(symbol.address(), symbol.keeps_float_control()),
                 false => Binding::Differs(symbol),
             };
         }
         match libraries.iter().find_map(|library| library.get(&import.name)) {
-            Some(address) => Binding::Address(address.expose_provenance()),
-            None if import.is_weak => Binding::Address(0),
+            Some(address) => Binding::Address(address.expose_provenance(), false),
+            None if import.is_weak => Binding::Address(0, true),
             None => Binding::Missing,
         }
     }

@@ -33,6 +33,8 @@ pub struct Symbol {
     method_of: Option<HostType>,
     /// It enters the host through the call gate, or is no function.
     has_gate: bool,
+    /// Injected code that calls it computes with floats as before.
+    keeps_float_control: bool,
 }
 
 /// The type of a symbol.
@@ -101,6 +103,7 @@ impl Symbol {
             kind: None,
             method_of: None,
             has_gate: false,
+            keeps_float_control: false,
         }
     }
 
@@ -112,6 +115,7 @@ impl Symbol {
         Self {
             kind: Some(ExportKind::Function),
             has_gate: true,
+            keeps_float_control: true,
             // SAFETY: the caller's promise.
             ..unsafe { Self::untyped(name, address) }
         }
@@ -236,6 +240,17 @@ impl Symbol {
         self.has_gate
     }
 
+    /// States that injected code that calls it computes with floats as before.
+    pub(crate) fn keeping_float_control(mut self) -> Self {
+        self.keeps_float_control = true;
+        self
+    }
+
+    /// Whether injected code that calls it computes with floats as before. A function without the call gate may be `fesetround`.
+    pub(crate) fn keeps_float_control(&self) -> bool {
+        self.keeps_float_control
+    }
+
     pub(crate) fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
@@ -254,6 +269,7 @@ impl From<&Export> for Symbol {
                 .map(Signature::new)
                 .collect(),
             has_gate: true,
+            keeps_float_control: true,
             ..symbol
         }
     }

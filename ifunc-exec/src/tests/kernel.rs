@@ -13,7 +13,7 @@ fn an_image_that_the_kernel_has_no_memory_for_is_refused() {
     let alone = thread::spawn(|| {
         let (executor, _) = executor(1 << 16, 4);
         // Code is written into the arena by this call.
-        refuse(libc::SYS_pwrite64);
+        refuse(libc::SYS_pwritev);
         let refusal = install(&executor, &add()).unwrap_err();
         assert_eq!(refusal.reason, Rejection::Resources);
         assert!(

@@ -121,6 +121,10 @@ pub(crate) trait Arch: Sync {
     /// Code that ends the invocation, for calls that never run.
     fn trap(&self) -> &'static [u8];
 
+    /// Whether no instruction of `code`, a section of text, writes what controls floating-point arithmetic. `false` also if not all
+    /// of it is known.
+    fn keeps_float_control(&self, code: &[u8]) -> bool;
+
     /// Name of a relocation, for messages.
     fn relocation_name(&self, kind: u32) -> String;
 

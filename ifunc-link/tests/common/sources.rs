@@ -35,7 +35,7 @@ pub struct Compiler {
 }
 
 /// The directives of a source that is linked; `link.rs` explains them.
-const OF_LINKED: [&str; 18] = [
+const OF_LINKED: [&str; 19] = [
     "Archive",
     "Compilers",
     "Configs",
@@ -54,6 +54,7 @@ const OF_LINKED: [&str; 18] = [
     "Libgcc",
     "MaxBytes",
     "Object",
+    "SetsFloatControl",
 ];
 /// The directives of a source that is refused; `refused.rs` explains them.
 const OF_REFUSED: [&str; 8] = [

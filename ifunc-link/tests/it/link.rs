@@ -10,6 +10,7 @@
 //! | `ExpectFunctions: a b`, `ExpectUnknown: a b` | these imports are functions, or nothing says what they are |
 //! | `ExpectRelocations: N`, `ExpectRelocationsAtLeast: N`, `ExpectImportRelocations: yes` | install relocations |
 //! | `ExpectSlot: yes`, `ExpectRw: no` | there is a slot, no read-write part |
+//! | `SetsFloatControl: yes` | some instruction writes MXCSR or the x87 control word; otherwise none does, and all are known |
 //! | `MaxBytes: N` | of the image, header included |
 //! | `Covers: KIND \| place \| import or image \| how` | with every compiler, some configuration resolves a relocation so; ` by gcc`: with that one |
 //! | `Flags: ..`, `Configs: ..`, `Compilers: ..` | more flags for every compilation; these configurations only |
@@ -25,7 +26,7 @@ use std::sync::OnceLock;
 
 use crate::common::loaded::{Loaded, process_symbol};
 use crate::common::sources::{Compiler, Source, compilers, folder, is_there, not_compared, run};
-use ifunc_abi::image::{Image, ImportFlags, ImportKind, Relocation};
+use ifunc_abi::image::{Image, ImageFlags, ImportFlags, ImportKind, Relocation};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 use ifunc_link::{Imports, Input, Linked, Linker, RelocationUse, Request, Role};
 
@@ -221,6 +222,8 @@ fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
     if let Some(expected) = source.yes("ExpectRw") {
         assert_eq!(image.rw_range().is_some(), expected);
     }
+    let sets = source.yes("SetsFloatControl").unwrap_or(false);
+    assert_eq!(image.flags().contains(ImageFlags::KEEPS_FLOAT_CONTROL), !sets);
     if let Some(limit) = source.number("MaxBytes") {
         assert!(bytes <= limit, "{bytes} bytes, at most {limit} are allowed");
     }

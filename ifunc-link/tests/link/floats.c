@@ -1,7 +1,9 @@
 //#ExpectImports:
 //#Libgcc: yes
 //#Covers: R_X86_64_PC32 | mov xmm, [rip] | image | distance
-// Floating-point constants, vectors, 128-bit integers from the compiler's library.
+//#SetsFloatControl: yes
+// Floating-point constants, vectors, 128-bit integers from the compiler's library. `long double` becomes an integer by another
+// rounding of the x87.
 #include "ifunc.h"
 static NOINLINE double poly(double x) { return 1.5 + x * (0.25 - x * (3.125e-3 + x * 7.0)); }
 static NOINLINE __uint128_t divide(__uint128_t a, __uint128_t b) { return a / b + a % b; }

@@ -10,7 +10,7 @@ struct Least;
 impl Host for Least {
     type Image = ();
 
-    fn install(&mut self, _: Install) -> Result<Vec<()>, Refusal> {
+    fn install(&mut self, _: Install<'_>) -> Result<Vec<()>, Refusal> {
         Ok(Vec::new())
     }
 
@@ -68,9 +68,8 @@ fn a_node_that_does_not_serve_installs_nothing_and_has_no_statistics() {
         entries: 1,
         id: [1; 32],
         scheme: 0,
-        body: Vec::new(),
-        signature: 0..0,
-        image: 0..0,
+        signature: &[],
+        image: &[],
     };
     let refusal = Refusal::new(Rejection::Policy, "this node does not serve");
     assert_eq!(NoHost.install(install), Err(refusal));

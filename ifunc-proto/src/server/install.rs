@@ -1,7 +1,9 @@
 //! The installation of an image: its entries take handles in a row.
 
+use std::mem;
+
 use ifunc_abi::Counted;
-use ifunc_abi::frame::{FrameFlags, Header, InstallHead};
+use ifunc_abi::frame::{FrameError, FrameFlags, Header, InstallHead};
 use ifunc_abi::status::Rejection;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -11,6 +13,9 @@ use crate::closed::Closed;
 use crate::host::{Event, Host, Install, Refusal};
 use crate::link::{Body, Frame};
 
+/// Memory that stays allocated for copies of images: each connection that installs one keeps it.
+const KEPT_COPY: usize = 16 << 10;
+
 impl<B> Images<B> {
     /// Binds handles to the entries of an image. What keeps it from running is bound as well.
     pub(super) fn install<H: Host<Image = B>, P: Body>(
@@ -19,26 +24,42 @@ impl<B> Images<B> {
         header: Header,
         frame: &Frame<P>,
     ) -> Result<Result<(), Refusal>, Box<Closed>> {
-        let first = header.handle as usize;
-        let (head, body) = if header.flags.contains(FrameFlags::ASSEMBLED) {
+        if header.flags.contains(FrameFlags::ASSEMBLED) {
             let whole = self.assembly.finish(host, frame.body).map_err(Closed::broke)?;
-            let body = whole.and_then(private_copy);
+            let kept = whole.map(|_| ());
             // Also of a body that was not kept.
             let head = InstallHead::read(self.assembly.front());
+            let body = self.assembly.take();
             self.assembly.clear(host);
-            (head, body)
-        } else if self.is_same_image(host, first, frame.body) {
+            return self.install_private(host, header, head, kept.map(|()| body.as_slice()));
+        }
+        if self.is_same_image(host, header.handle as usize, frame.body) {
             host.observe(Event::ImageBytes(frame.body.len()));
             return Ok(Ok(()));
-        } else {
-            let body = private_copy(frame.body);
-            let head = match &body {
-                Ok(body) => InstallHead::read(body),
-                Err(_) => InstallHead::read(head_of(frame.body).as_bytes()),
-            };
-            (head, body)
+        }
+        let mut copy = mem::take(&mut self.copy);
+        let body = private_copy(frame.body, &mut copy);
+        let head = match &body {
+            Ok(body) => InstallHead::read(body),
+            Err(_) => InstallHead::read(head_of(frame.body).as_bytes()),
         };
-        host.observe(Event::ImageBytes(body.as_ref().map_or(0, Vec::len)));
+        let installed = self.install_private(host, header, head, body);
+        copy.clear();
+        copy.shrink_to(KEPT_COPY);
+        self.copy = copy;
+        installed
+    }
+
+    /// The same of a private copy of the body: what is hashed, validated and run.
+    fn install_private<H: Host<Image = B>>(
+        &mut self,
+        host: &mut H,
+        header: Header,
+        head: Result<InstallHead, FrameError>,
+        body: Result<&[u8], Refusal>,
+    ) -> Result<Result<(), Refusal>, Box<Closed>> {
+        host.observe(Event::ImageBytes(body.as_ref().map_or(0, |body| body.len())));
+        let first = header.handle as usize;
         let entries = usize::from(head.map_err(Closed::broke)?.entries.get());
         let (handles, max) = (first..first + entries, self.config.max_handles);
         // The old image is released first: the new one may need its memory.
@@ -58,16 +79,14 @@ impl<B> Images<B> {
                 return Ok(Err(self.refuse(host, handles, refusal)));
             }
         };
-        let (head, signature, image) = InstallHead::split(&body).map_err(Closed::broke)?;
-        let image = body.len() - image.len()..body.len();
+        let (head, signature, image) = InstallHead::split(body).map_err(Closed::broke)?;
         let install = Install {
             handle: header.handle,
             entries,
             id: head.id,
             scheme: head.signature_scheme.get(),
-            signature: image.start - signature.len()..image.start,
+            signature,
             image,
-            body,
         };
         let installed = host.install(install).and_then(|installed| match installed.len() {
             found if found == entries => Ok(installed),
@@ -118,11 +137,11 @@ fn head_of(body: impl Body) -> InstallHead {
     head
 }
 
-/// A copy of an `Install`'s body. What is hashed, validated and run from here on is this copy.
-fn private_copy(body: impl Body) -> Result<Vec<u8>, Refusal> {
-    let mut copy = Vec::new();
+/// Makes `copy` that of an `Install`'s body.
+fn private_copy(body: impl Body, copy: &mut Vec<u8>) -> Result<&[u8], Refusal> {
+    copy.clear();
     copy.try_reserve_exact(body.len())
         .map_err(|_| no_memory(body.len()))?;
-    body.append_to(&mut copy);
+    body.append_to(copy);
     Ok(copy)
 }

@@ -89,9 +89,9 @@ pub(crate) const LONG: usize = 1000;
 impl Host for Echo {
     type Image = Entry;
 
-    fn install(&mut self, install: Install) -> Result<Vec<Entry>, Refusal> {
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Entry>, Refusal> {
         let letter = install.id[0];
-        assert!(install.body[install.image].iter().all(|&byte| byte == letter));
+        assert!(install.image.iter().all(|&byte| byte == letter));
         if letter == b'x' {
             return Err(Refusal::new(Rejection::Policy, "no x"));
         }
@@ -156,7 +156,7 @@ impl Host for Takes {
 
     const TAKES: bool = true;
 
-    fn install(&mut self, install: Install) -> Result<Vec<Entry>, Refusal> {
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Entry>, Refusal> {
         self.echo.install(install)
     }
 

@@ -48,11 +48,15 @@ pub struct SourceInfo {
     /// The name of the certificate that it connected by, over `tls`: that of the [policy](Policy::connect_certificate) by which it was
     /// admitted.
     pub name: Option<Arc<str>>,
+    /// When it connected, its user was that of this process. Asked of the kernel once.
+    pub(crate) is_same_user: bool,
 }
 
 impl SourceInfo {
     pub(crate) fn new(connection: u64, peer: &Peer) -> Self {
+        let me = rustix::process::geteuid().as_raw();
         Self {
+            is_same_user: peer.uid == Some(me),
             connection,
             uid: peer.uid,
             pid: peer.pid,

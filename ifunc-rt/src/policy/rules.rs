@@ -182,9 +182,7 @@ impl Rules {
 
     /// What accepts unsigned code of a source.
     fn unsigned(&self, source: &SourceInfo) -> Option<&Arc<Authority>> {
-        let me = rustix::process::geteuid().as_raw();
-        let is_same = source.uid == Some(me);
-        let same_user = self.same_user.as_ref().filter(|_| is_same);
+        let same_user = self.same_user.as_ref().filter(|_| source.is_same_user);
         same_user.or(self.every_peer.as_ref())
     }
 

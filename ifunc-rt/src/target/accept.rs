@@ -34,9 +34,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn accept(&mut self, install: &Install) -> Result<Accepted, Refusal> {
-        let (bytes, id) = (&install.body[install.image.clone()], &install.id);
-        let signature = Signature::parse(install.scheme, &install.body[install.signature.clone()]);
+    pub(super) fn accept(&mut self, install: &Install<'_>) -> Result<Accepted, Refusal> {
+        let (bytes, id) = (install.image, &install.id);
+        let signature = Signature::parse(install.scheme, install.signature);
         let mut about = None;
         let accepted = self.try_accept(id, bytes, signature.as_ref().map(Option::as_ref), &mut about);
         accepted.inspect_err(|refusal| {

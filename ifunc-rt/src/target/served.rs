@@ -308,7 +308,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
 
     const TAKES: bool = TAKES;
 
-    fn install(&mut self, install: Install) -> Result<Vec<Bound>, Refusal> {
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Bound>, Refusal> {
         // Before the thread runs anything: a target may have moved between threads.
         self.session.prepare_thread();
         let Accepted {
@@ -460,7 +460,7 @@ pub(super) struct Counts<'a>(pub(super) &'a State);
 impl ProtocolHost for Counts<'_> {
     type Image = Bound;
 
-    fn install(&mut self, _: Install) -> Result<Vec<Bound>, Refusal> {
+    fn install(&mut self, _: Install<'_>) -> Result<Vec<Bound>, Refusal> {
         Err(Refusal::new(
             Rejection::Policy,
             "nothing is installed outside of a poll",

@@ -171,13 +171,13 @@ impl<const TAKES: bool> Host for MeshHost<'_, TAKES> {
 
     const TAKES: bool = TAKES;
 
-    fn install(&mut self, install: Install) -> Result<Vec<Installed>, Refusal> {
+    fn install(&mut self, install: Install<'_>) -> Result<Vec<Installed>, Refusal> {
         let Some(entries) = SentImage::find(&install.id) else {
             self.misuse = Some("an unknown image");
             return Err(Refusal::new(Rejection::IdMismatch, ""));
         };
         let entries: Vec<_> = entries.collect();
-        if entries[0].bytes() != &install.body[install.image] {
+        if entries[0].bytes() != install.image {
             self.misuse = Some("an image arrives changed");
         }
         if entries[0].image.is_refused {

@@ -204,7 +204,10 @@ fn cpu_features(machine: u16, bits: u64) -> Vec<String> {
 }
 
 fn flags(flags: ImageFlags) -> Vec<&'static str> {
-    let known = [(ImageFlags::PINNED, "pinned")];
+    let known = [
+        (ImageFlags::PINNED, "pinned"),
+        (ImageFlags::KEEPS_FLOAT_CONTROL, "keeps-float-control"),
+    ];
     known
         .into_iter()
         .filter(|(flag, _)| flags.contains(*flag))

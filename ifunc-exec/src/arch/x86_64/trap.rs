@@ -59,7 +59,8 @@ impl Trap {
 
     /// Lets the thread leave the invocation of `gate` when the handler returns.
     pub(crate) fn escape(&mut self, gate: &Gate) {
-        // The shim loads all that it uses, floating-point state included, from the gate and from the host's stack.
+        // The shim loads all that it uses from the gate and from the host's stack: the control of floats, too, unless the image
+        // does not set it, and then it is the host's.
         self.set_register(libc::REG_RIP, ifunc_exec_escape as *const () as i64);
         self.set_register(libc::REG_RDI, (&raw const *gate).expose_provenance() as i64);
         self.set_register(libc::REG_EFL, self.register(libc::REG_EFL) & !FLAGS);

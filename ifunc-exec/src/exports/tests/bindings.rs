@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::image::{ImageParts, ImportFlags, Relocation};
+use ifunc::host::GateState;
+use ifunc_abi::image::{ImageFlags, ImageParts, ImportFlags, Relocation};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
@@ -10,7 +11,7 @@ use super::version::{LEVEL, Version, reads_versions};
 use super::{finds, rejected, run, variable};
 use crate::exports::ExportError;
 use crate::tests::{executor, install};
-use crate::{Executor, Symbol};
+use crate::{Executor, ImageExecutor, InstalledEntry, InstalledImage, Symbol};
 
 #[test]
 fn what_is_removed_ends_the_images_that_use_it_until_it_comes_back() {
@@ -159,4 +160,49 @@ fn an_address_in_static_data_is_not_replaced_while_the_image_is_bound() {
     assert_eq!(*events.0.lock().unwrap(), ["+finds", "-"]);
     let again = install(&executor, &parts).unwrap();
     assert_eq!(run(&mut executor.thread().unwrap(), &again), Ok(vec![at]));
+}
+
+/// What passes the gate, and what every target provides, computes as before. Anything else may be `fesetround`.
+#[test]
+fn what_an_image_calls_without_the_gate_may_set_the_control_of_floats() {
+    #[ifunc::export]
+    fn passes_the_gate(x: u64) -> u64 {
+        x
+    }
+    const TEXT: &str = "fn passes_the_gate(u64)->u64";
+    let sets_now = |entry: &InstalledEntry| entry.entrance.first_side() == GateState::first_side(true);
+    let sets = |image: &Arc<InstalledImage>| {
+        let entry = ImageExecutor::entries(image).next().unwrap();
+        (sets_now(&entry), entry)
+    };
+    let (executor, _) = executor(1 << 16, 8);
+    let exports = executor.exports();
+    // SAFETY: never called.
+    exports
+        .add(unsafe { Symbol::untyped("unguarded", std::ptr::dangling()) })
+        .unwrap();
+    for (symbol, text, flags, expected) in [
+        ("passes_the_gate", TEXT, ImageFlags::KEEPS_FLOAT_CONTROL, false),
+        ("passes_the_gate", TEXT, ImageFlags::NONE, true),
+        ("memcpy", "", ImageFlags::KEEPS_FLOAT_CONTROL, false),
+        ("unguarded", "", ImageFlags::KEEPS_FLOAT_CONTROL, true),
+    ] {
+        let parts = ImageParts {
+            flags,
+            ..finds(symbol, text, ImportFlags::FUNCTION)
+        };
+        let image = install(&executor, &parts).unwrap();
+        assert_eq!(sets(&image).0, expected, "{symbol} {flags:?}");
+    }
+    // An export is replaced by what does not pass the gate, as those of images do not.
+    let parts = ImageParts {
+        flags: ImageFlags::KEEPS_FLOAT_CONTROL,
+        ..finds("passes_the_gate", TEXT, ImportFlags::FUNCTION)
+    };
+    let image = install(&executor, &parts).unwrap();
+    let (before, entry) = sets(&image);
+    // SAFETY: never called.
+    let replacement = unsafe { Symbol::typed("passes_the_gate", TEXT, std::ptr::dangling()) };
+    exports.replace(replacement).unwrap();
+    assert_eq!([before, sets_now(&entry), sets(&image).0], [false, true, true]);
 }

@@ -14,6 +14,7 @@
 //! where every register may be in use: it writes only the register that the replaced load writes.
 
 mod immediate;
+mod instructions;
 mod names;
 
 use object::elf;
@@ -124,6 +125,10 @@ impl Arch for X86_64 {
 
     fn trap(&self) -> &'static [u8] {
         &[0x0f, 0x0b] // ud2
+    }
+
+    fn keeps_float_control(&self, code: &[u8]) -> bool {
+        instructions::keep_float_control(code)
     }
 
     fn relocation_name(&self, kind: u32) -> String {
