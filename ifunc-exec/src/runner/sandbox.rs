@@ -207,6 +207,8 @@ pub(super) fn filter_system_calls(arena: BorrowedFd<'_>) -> io::Result<()> {
     rules.insert(libc::SYS_mremap, Vec::new());
     rules.insert(libc::SYS_read, vec![rule(vec![is(0, own)])?]);
     rules.insert(libc::SYS_write, vec![rule(vec![is(0, peer)])?]);
+    rules.insert(libc::SYS_pwritev, vec![rule(vec![is(0, arena)])?]);
+    // What a call of `pwritev` has left.
     rules.insert(libc::SYS_pwrite64, vec![rule(vec![is(0, arena)])?]);
     rules.insert(libc::SYS_fallocate, vec![rule(vec![is(0, arena)])?]);
     // Signals to itself: the deadline's, and what `abort` raises.

@@ -392,6 +392,11 @@ impl Locked<'_> {
 }
 
 impl Engine {
+    /// Takes the descriptors that gathering needs, so that a target has all that it will have when it listens.
+    pub(super) fn prepare_gathering(&self) {
+        drop(self.sweeper());
+    }
+
     /// Made when it is needed first. `None`: the system refuses what it takes, and nothing is gathered.
     fn sweeper(&self) -> Option<Arc<Sweeper>> {
         let sweeper = self.polling.sweeper.lock();

@@ -71,6 +71,9 @@ pub(crate) fn listen(address: &Address, config: &ListenConfig) -> Result<Box<dyn
     engine.lock().state.acceptor = Some(Acceptor::new(true, config));
     let exchange = exchange::acceptor::Acceptor::new(&engine, socket.into(), mode, config, server)
         .map_err(io("starting the thread that watches connections".into()))?;
+    if mode == Mode::Messages {
+        engine.prepare_gathering();
+    }
     log_trust(ucx, bound, key);
     let at = HostPort {
         host: bound.ip().to_string(),
