@@ -4,6 +4,7 @@
 //! among the calls that run on this thread, so a callback that the host's function kept is found to be over, whoever calls it and when.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::objects::{Loans, Objects, TOO_MANY};
 use super::registers::{Passed, Registers, function_of_any_signature};
@@ -60,8 +61,10 @@ pub(super) struct RunningCall<'a> {
 thread_local! {
     /// The innermost call of this thread with callbacks.
     static INNERMOST: Cell<*const RunningCall<'static>> = const { Cell::new(std::ptr::null()) };
-    static LAST: Cell<u64> = const { Cell::new(0) };
 }
+
+/// The number of the last call of any thread: a callback that is kept, and called on another thread, is none of a call there.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// What a callback of a call has as its data: the call's number, the callback's, and whether it returns an `Option`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +94,7 @@ const _: () = assert!(MAX_CALLBACKS < 8);
 impl<'a> RunningCall<'a> {
     /// A call of the function of the host of this number. Callbacks are given some of the invocation's objects.
     pub(super) fn new(function: u64, ifunc: &'a dyn Ifunc, objects: &'a Objects<'a>) -> Self {
-        let number = LAST.get() + 1;
-        LAST.set(number);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         Self {
             number,
             function,

@@ -140,8 +140,7 @@ impl<'a> Conversation<'a> {
                 self.depth.set(depth + 1);
                 let called = self.host.call(number, &mut buffer, self);
                 self.depth.set(depth);
-                if self.is_late() {
-                    self.is_over.set(true);
+                if self.is_late() && !self.is_over.replace(true) {
                     self.deadline.set(Some(Instant::now() + GRACE));
                 }
                 called.map(|()| buffer)
