@@ -72,6 +72,9 @@ fn scalar(rest: &mut &str) -> Option<usize> {
     Some(size)
 }
 
+/// Largest alignment of a value that crosses: that of the buffers that values are copied to.
+const MAX_ALIGN: usize = align_of::<u128>();
+
 /// `struct NAME{OFFSET:FIELD:TYPE,..}[SIZE,ALIGN]`, with arguments in `<>` after the name of a generic one.
 fn structure(rest: &mut &str, depth: usize) -> Option<usize> {
     let begin = rest.find(['<', '{'])?;
@@ -104,9 +107,9 @@ fn structure(rest: &mut &str, depth: usize) -> Option<usize> {
     take(rest, "[")?;
     let size = number(rest)?;
     take(rest, ",")?;
-    number(rest)?;
+    let align = number(rest)?;
     take(rest, "]")?;
-    (size == used).then_some(size)
+    (size == used && align <= MAX_ALIGN).then_some(size)
 }
 
 #[cfg(test)]
@@ -114,6 +117,19 @@ mod tests {
     use ifunc::{Layout, TargetArgs};
 
     use super::*;
+
+    #[test]
+    fn a_type_that_buffers_do_not_align_does_not_cross() {
+        assert_eq!(structure(&mut "struct V{0:of:u64}[8,8]", 0), Some(8));
+        assert_eq!(
+            structure(&mut "struct V{0:low:u128,16:high:u128}[32,16]", 0),
+            Some(32)
+        );
+        assert_eq!(
+            structure(&mut "struct V{0:low:u128,16:high:u128}[32,32]", 0),
+            None
+        );
+    }
 
     #[derive(Layout)]
     #[repr(C)]
