@@ -359,7 +359,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             let first = head.token.get();
             if len <= INLINE {
                 let entries = run.slice(RunHead::SIZE, stride * count as usize).ok_or(CUT_OFF)?;
-                self.end_small_calls(first, status, entries, (len, stride), count as usize);
+                self.end_small_calls(first, status, entries, (len, stride), count as usize)?;
             } else {
                 for index in 0..count {
                     let answer = run
@@ -382,16 +382,15 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         entries: impl Body,
         (len, stride): (usize, usize),
         count: usize,
-    ) {
+    ) -> Result<(), LinkError> {
         let mut block = [0; 1024];
         let at_a_time = block.len() / stride.max(1);
         let mut done = 0;
         while done < count {
             let some = at_a_time.min(count - done);
             let bytes = &mut block[..stride * some];
-            if let Some(entries) = entries.slice(stride * done, bytes.len()) {
-                entries.copy_to(bytes);
-            }
+            let some_entries = entries.slice(stride * done, bytes.len());
+            some_entries.ok_or(CUT_OFF)?.copy_to(bytes);
             let answers = Run { bytes, len, stride };
             let first = first.wrapping_add(done as u64);
             if self.caller.calls.end_run(first, status, &answers, some) {
@@ -400,6 +399,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             done += some;
         }
         self.received += count as u64;
+        Ok(())
     }
 
     /// The completion of a call arrived.

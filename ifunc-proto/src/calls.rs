@@ -100,8 +100,7 @@ impl<U> Issued<'_, U> {
             sequence,
             retry,
         };
-        // A free slot owns nothing, so that nothing is to be dropped.
-        std::mem::forget(std::mem::replace(&mut self.slot.state, pending));
+        replace_plain(self.slot, pending);
         self.token
     }
 }
@@ -195,8 +194,7 @@ impl<U> Calls<U> {
                 sequence: 0,
                 retry: None,
             };
-            // A free slot owns nothing, so that nothing is to be dropped.
-            std::mem::forget(std::mem::replace(&mut slot.state, pending));
+            replace_plain(slot, pending);
             (slot.token, slot.in_batch) = (token, true);
             self.issued = token;
             begun += 1;
