@@ -398,9 +398,9 @@ impl Links {
     #[inline(never)]
     fn poll_in_scope(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
         // A poll that panics ends the scope, and later ones have none.
-        let scope = self.scope.take().map(InScope::new);
+        let in_scope = InScope::new(self.scope.take());
         let handled = self.poll_links(host, session, argument);
-        self.scope = scope.map(InScope::end);
+        self.scope = in_scope.end();
         handled
     }
 
@@ -611,23 +611,32 @@ impl Links {
 }
 
 /// A poll in progress.
-struct InScope(Arc<dyn PollScope>);
+struct InScope(Option<Arc<dyn PollScope>>);
 
 impl InScope {
-    fn new(scope: Arc<dyn PollScope>) -> Self {
-        scope.begin();
+    fn new(scope: Option<Arc<dyn PollScope>>) -> Self {
+        if let Some(scope) = &scope {
+            scope.begin();
+        }
         Self(scope)
     }
 
-    /// The scope of the next poll.
-    fn end(self) -> Arc<dyn PollScope> {
-        Arc::clone(&self.0)
+    /// Ends the poll. Returns the scope of the next one.
+    fn end(mut self) -> Option<Arc<dyn PollScope>> {
+        self.leave();
+        self.0.take()
+    }
+
+    fn leave(&self) {
+        if let Some(scope) = &self.0 {
+            scope.end();
+        }
     }
 }
 
 impl Drop for InScope {
     fn drop(&mut self) {
-        self.0.end();
+        self.leave();
     }
 }
 
