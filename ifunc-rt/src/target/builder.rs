@@ -394,7 +394,7 @@ impl TargetBuilder {
         self
     }
 
-    /// Credits: the number of frames in flight per connection and direction, a power of two of at least 2. Default:
+    /// Credits: the number of frames in flight per connection and direction, a power of two from 2 to 65,536. Default:
     /// the value of the environment variable `IFUNC_CREDITS` (2: for tests), or 4096.
     pub fn credits(mut self, frames: u32) -> Self {
         self.slots = Some(frames);

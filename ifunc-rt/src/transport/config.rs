@@ -18,8 +18,8 @@ pub(crate) struct RingSize {
 }
 
 impl RingSize {
-    /// Most slots: sequence numbers of one lap must differ from those of the lap before.
-    pub(crate) const MAX_SLOTS: u32 = 1 << 20;
+    /// Most slots: a packed message of UCX's has the low 16 bits of a frame's sequence, and frames of one window must differ in them.
+    pub(crate) const MAX_SLOTS: u32 = 1 << 16;
     /// Fewest bytes of a data ring: mapped twice, it must be a multiple of the page size of every supported
     /// machine.
     pub(crate) const MIN_DATA: u32 = 1 << 16;

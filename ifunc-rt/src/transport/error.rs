@@ -66,7 +66,7 @@ pub enum ListenError {
     },
     /// Ring sizes that cannot be.
     #[error(
-        "a ring of {slots} slots and {data} bytes cannot be; help: use powers of two, 2 to 2^20 slots, 2^16 to 2^30 bytes"
+        "a ring of {slots} slots and {data} bytes cannot be; help: use powers of two, 2 to 2^16 slots, 2^16 to 2^30 bytes"
     )]
     Ring {
         /// Slots asked for.
