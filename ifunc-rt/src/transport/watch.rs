@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -163,14 +164,14 @@ impl Watcher {
             let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
             let ready = |token| {
                 if let Some(watched) = self.find(Token(token)) {
-                    watched.ready(Token(token));
+                    contained(|| watched.ready(Token(token)));
                 }
             };
             // It fails only for reasons that no instance of this process has.
             let _ = self.epoll.wait(timeout, ready);
             while let Some(token) = self.next_due() {
                 if let Some(watched) = self.find(token) {
-                    watched.due(token);
+                    contained(|| watched.due(token));
                 }
             }
         }
@@ -183,6 +184,15 @@ impl Watcher {
             state.due.remove(&first);
             first.1
         })
+    }
+}
+
+/// Calls what a descriptor stands for. A panic in it, a log subscriber's for example, is not the end of the thread, and of all other sockets.
+fn contained(call: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(call)).is_err() {
+        let _ = catch_unwind(|| {
+            tracing::error!("the thread that watches sockets panicked, and goes on with the next one")
+        });
     }
 }
 
@@ -239,6 +249,39 @@ mod tests {
         drop(CALLS.lock().unwrap().take());
         assert!(watcher.find(token).is_none() && !watcher.state().watched.contains_key(&token));
         assert!(calls.recv_timeout(Duration::from_millis(20)).is_err());
+    }
+
+    struct Panics;
+
+    impl Watched for Panics {
+        fn ready(self: Arc<Self>, _: Token) {
+            panic!("as a subscriber may");
+        }
+    }
+
+    #[test]
+    fn a_panic_does_not_end_the_thread() {
+        let watcher = Watcher::of_this_process().unwrap();
+        let panics: Arc<dyn Watched> = Arc::new(Panics);
+        let watch = Watch::new(&watcher, readable());
+        let events = EventFlags::IN | EventFlags::ONESHOT;
+        watch.watch(events, Arc::downgrade(&panics)).unwrap();
+        // The thread still calls others, after it.
+        for _ in 0..2 {
+            let (send, calls) = mpsc::channel();
+            let once: Arc<dyn Watched> = Arc::new(Once(send));
+            let watch = Watch::new(&watcher, readable());
+            watch.watch(events, Arc::downgrade(&once)).unwrap();
+            calls.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+    }
+
+    struct Once(mpsc::Sender<()>);
+
+    impl Watched for Once {
+        fn ready(self: Arc<Self>, _: Token) {
+            let _ = self.0.send(());
+        }
     }
 
     #[test]
