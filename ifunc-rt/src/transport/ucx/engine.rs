@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::ucx::{Error, Features, Library, Serialized, Worker, code, raw};
@@ -43,6 +43,38 @@ pub(crate) struct Engine {
     am_id: u16,
     /// The worker is the application's.
     attached: Option<Attached>,
+    /// For what calls it from the watching thread.
+    pub(super) own: Weak<Engine>,
+}
+
+/// An engine that the watching thread uses for a moment. Where its last owner has left meanwhile, its end, which waits for peers, has a thread
+/// of its own: other sockets do not wait for it.
+pub(super) struct Visited(Option<Arc<Engine>>);
+
+impl Visited {
+    /// `None`: the engine has ended.
+    pub(super) fn of(engine: &Weak<Engine>) -> Option<Self> {
+        engine.upgrade().map(|engine| Self(Some(engine)))
+    }
+}
+
+impl Deref for Visited {
+    type Target = Arc<Engine>;
+
+    fn deref(&self) -> &Arc<Engine> {
+        self.0.as_ref().expect("it is taken when this is dropped")
+    }
+}
+
+impl Drop for Visited {
+    fn drop(&mut self) {
+        if let Some(engine) = self.0.take().and_then(Arc::into_inner) {
+            // Without a thread it ends here.
+            let _ = std::thread::Builder::new()
+                .name("ifunc-close".into())
+                .spawn(move || drop(engine));
+        }
+    }
 }
 
 /// What the lock protects. The worker is dropped first: it ends the use of the memory that `state` has.
@@ -74,13 +106,14 @@ impl Engine {
         worker.receive(MESSAGE)?;
         let mut state = State::new(mode);
         state.watch = settings::watch(peer_timeout);
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|own| Self {
             core: Lock::new(Core { worker, state }),
             event_fd: Some(event_fd),
             polls: AtomicU64::new(0),
             polling: Polling::default(),
             am_id: MESSAGE,
             attached: None,
+            own: Weak::clone(own),
         }))
     }
 
@@ -105,7 +138,7 @@ impl Engine {
         };
         let attached = Attached::new(&worker, attributes, event_fd, options)?;
         worker.receive(options.am_id)?;
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|own| Self {
             core: Lock::new(Core {
                 worker,
                 state: State::new(Mode::Messages),
@@ -115,6 +148,7 @@ impl Engine {
             polling: Polling::default(),
             am_id: options.am_id,
             attached: Some(attached),
+            own: Weak::clone(own),
         }))
     }
 
@@ -299,7 +333,6 @@ impl Locked<'_> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.polling.end();
         if self.attached.is_some() {
             if !self.detach() {
                 tracing::error!(

@@ -16,13 +16,13 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use ::ucx::Flags;
 
 use super::credits::message_of;
-use super::engine::{Engine, Locked};
+use super::engine::{Engine, Locked, Visited};
 use super::handshake::Mode;
 use super::header::{Head, Name, ONE_PIECE};
 use super::packed::{self, LENGTHS, MAX_ENTRIES, NAME};
@@ -164,7 +164,8 @@ pub(super) struct Polling {
     has_sent: AtomicBool,
     /// The last poll began without progress.
     has_passed: AtomicBool,
-    sweeper: Mutex<Option<Arc<Sweeper>>>,
+    /// `None` inside: the system refuses what it takes.
+    sweeper: OnceLock<Option<Arc<Sweeper>>>,
 }
 
 impl Polling {
@@ -196,14 +197,6 @@ impl Polling {
     #[inline]
     pub(super) fn accepts_none(&self) -> bool {
         self.is_here() && !self.has_waiting.load(Ordering::Relaxed)
-    }
-
-    /// The engine goes: no sweep uses it any more.
-    pub(super) fn end(&mut self) {
-        let sweeper = self.sweeper.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sweeper) = sweeper.take() {
-            sweeper.engine().take();
-        }
     }
 }
 
@@ -246,7 +239,11 @@ impl Locked<'_> {
             // Nearly always.
             return false;
         }
-        let holds = self.holds() || others_follow && self.engine().attached().is_none() && self.is_swept();
+        if self.attached().is_some() {
+            // The application may progress its worker and call nothing of ours, which would send what was gathered.
+            return false;
+        }
+        let holds = self.holds() || others_follow && self.is_swept();
         if !holds && !joins || !self.gather(id, head, body) {
             return false;
         }
@@ -394,17 +391,13 @@ impl Locked<'_> {
 impl Engine {
     /// Takes the descriptors that gathering needs, so that a target has all that it will have when it listens.
     pub(super) fn prepare_gathering(&self) {
-        drop(self.sweeper());
+        self.sweeper();
     }
 
     /// Made when it is needed first. `None`: the system refuses what it takes, and nothing is gathered.
-    fn sweeper(&self) -> Option<Arc<Sweeper>> {
-        let sweeper = self.polling.sweeper.lock();
-        let mut sweeper = sweeper.unwrap_or_else(PoisonError::into_inner);
-        if sweeper.is_none() {
-            *sweeper = Sweeper::new(self).ok();
-        }
-        sweeper.clone()
+    fn sweeper(&self) -> Option<&Sweeper> {
+        let sweeper = &self.polling.sweeper;
+        sweeper.get_or_init(|| Sweeper::new(&self.own).ok()).as_deref()
     }
 
     /// Sends what was gathered before the last sweep. `false`: no more sweeps.
@@ -423,28 +416,22 @@ impl Engine {
 
 /// Sends what was gathered where an invocation takes long after it: on the process's watching thread.
 struct Sweeper {
-    engine: Mutex<Option<Swept>>,
+    engine: Weak<Engine>,
     event_fd: EventFd,
     watch: Watch,
 }
 
-/// An engine that is there until it takes itself out of its sweeper.
-struct Swept(*const Engine);
-
-// SAFETY: an engine may be used by any thread.
-unsafe impl Send for Swept {}
-
 impl Sweeper {
-    fn new(engine: &Engine) -> std::io::Result<Arc<Self>> {
+    fn new(engine: &Weak<Engine>) -> std::io::Result<Arc<Self>> {
         let watcher = Watcher::of_this_process()?;
         let event_fd = EventFd::new()?;
         let watch = Watch::new(&watcher, event_fd.as_fd().try_clone_to_owned()?);
         let sweeper = Arc::new(Self {
-            engine: Mutex::new(Some(Swept(engine))),
+            engine: Weak::clone(engine),
             event_fd,
             watch,
         });
-        let watched = Arc::downgrade(&sweeper) as std::sync::Weak<dyn Watched>;
+        let watched = Arc::downgrade(&sweeper) as Weak<dyn Watched>;
         sweeper.watch.watch(EventFlags::IN, watched)?;
         Ok(sweeper)
     }
@@ -457,10 +444,6 @@ impl Sweeper {
         }
         has_thread
     }
-
-    fn engine(&self) -> std::sync::MutexGuard<'_, Option<Swept>> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Watched for Sweeper {
@@ -470,12 +453,7 @@ impl Watched for Sweeper {
     }
 
     fn due(self: Arc<Self>, _: Token) {
-        let place = self.engine();
-        let Some(Swept(engine)) = &*place else { return };
-        // SAFETY: it is in an `Arc`, so it does not move; before it goes it takes itself out, for which it needs the lock that is held
-        // here.
-        let goes_on = unsafe { &**engine }.sweep();
-        if goes_on {
+        if Visited::of(&self.engine).is_some_and(|engine| engine.sweep()) {
             self.watch.call_in(SWEEP);
         }
     }

@@ -115,6 +115,54 @@ fn there_and_back(source: &mut Link, target: &mut Link, listener: &mut dyn Liste
     }
 }
 
+/// An application that sends, and then progresses its worker by itself, calls nothing of ours that would send what was gathered.
+#[test]
+fn nothing_is_gathered_on_a_worker_of_the_applications() {
+    if !has_ucx() {
+        return;
+    }
+    let mut lent = Lent::<Single>::new();
+    let calling = lent.over_there.call().unwrap();
+    let (mut source, mut target) = meet(&mut *lent.listener, calling);
+    let id = *lent
+        .lent_here
+        .lock()
+        .state
+        .connections
+        .first_key_value()
+        .unwrap()
+        .0;
+    let busy = |messages| {
+        let mut locked = lent.lent_here.lock();
+        let connection = locked.state.connections.get_mut(&id).unwrap();
+        assert!(connection.pack.is_none());
+        // As if UCX had not sent it.
+        connection.packed_under_way = messages;
+    };
+    busy(1);
+    source.tx().hold();
+    for n in 0..3 {
+        send(&mut source, &content(n, 8)).unwrap().unwrap();
+        busy(1);
+    }
+    source.tx().flush();
+    busy(0);
+    for n in 0..3 {
+        let frame = wait_for("a frame", || {
+            lent.here.0.progress();
+            receive(&mut target).unwrap()
+        });
+        assert_eq!(frame, (n + 1, content(n, 8)));
+    }
+    drop((source, target));
+    let Lent {
+        lent_here,
+        lent_there,
+        ..
+    } = &lent;
+    assert!(lent_here.detach() && lent_there.detach());
+}
+
 #[test]
 fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     if !has_ucx() {

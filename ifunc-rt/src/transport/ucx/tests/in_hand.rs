@@ -84,19 +84,28 @@ pub(super) fn insert(locked: &mut Locked<'_>, connection: Connection) -> Connect
 }
 
 /// The engine of a source. It forgets its connections when it goes, for which the test's target need not work.
-pub(super) struct OfSource(Arc<Engine>);
+pub(super) struct OfSource(Option<Arc<Engine>>);
+
+impl OfSource {
+    /// Leaves the engine to its other owners.
+    pub(super) fn leave(mut self) {
+        self.0 = None;
+    }
+}
 
 impl std::ops::Deref for OfSource {
     type Target = Arc<Engine>;
 
     fn deref(&self) -> &Arc<Engine> {
-        &self.0
+        self.0.as_ref().unwrap()
     }
 }
 
 impl Drop for OfSource {
     fn drop(&mut self) {
-        self.lock().forget_all();
+        if let Some(engine) = &self.0 {
+            engine.lock().forget_all();
+        }
     }
 }
 
@@ -126,7 +135,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new(mode: Mode, config: &ListenConfig) -> Self {
-        let (here, served) = (OfSource(engine(mode)), Served::new(mode, config));
+        let (here, served) = (OfSource(Some(engine(mode))), Served::new(mode, config));
         let mut calling = call(&here, &served.to).unwrap();
         let (mut source, mut of_target) = (None, None);
         wait_for("a connection", || {
