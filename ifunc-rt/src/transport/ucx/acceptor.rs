@@ -17,6 +17,10 @@ use crate::transport::{Peer, no_more_than};
 
 /// How many half-open connections there may be at a time.
 pub(super) const MOST_HALF_OPEN: usize = if cfg!(test) { 32 } else { 256 };
+/// How many endpoints may be being closed at a time where sources are taken.
+pub(super) const MOST_CLOSING: usize = MOST_HALF_OPEN;
+/// What a source is told where there are more.
+pub(super) const TOO_MANY_CLOSE: &str = "too many of its connections are being closed at this moment";
 
 impl Locked<'_> {
     /// A source asks for the address of this worker, and says that of its own: makes a half-open connection to it. Returns this worker's
@@ -89,7 +93,10 @@ impl Locked<'_> {
     pub(super) fn admit_by_message(&mut self, from: Option<EndpointId>, head: Header, data: Data) {
         let acceptor = self.state.acceptor.as_ref();
         let by_exchange = acceptor.is_some_and(|acceptor| acceptor.by_exchange);
-        let open = acceptor.is_some() && !by_exchange && self.state.half_open().count() < MOST_HALF_OPEN;
+        let open = acceptor.is_some()
+            && !by_exchange
+            && self.state.half_open().count() < MOST_HALF_OPEN
+            && self.state.closing.len() < MOST_CLOSING;
         let (mut hello, mut welcomed) = (None, None);
         if let (Data::Copied(packet, len), Header::Head(head)) = (&data, head) {
             let body = packet.body(*len);
@@ -245,6 +252,15 @@ impl Acceptor {
         let is_taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Put(_));
         let live = state.connections.values();
         let live = live.filter(|c| is_taken(&c.stage) && c.gone.is_none() && !c.closed);
+        if state.closing.len() >= MOST_CLOSING {
+            // Each took a descriptor or more, and UCX is not done with it.
+            limited!(
+                warn,
+                most = MOST_CLOSING,
+                "refused a connection: too many are being closed at this moment"
+            );
+            return Some(TOO_MANY_CLOSE.to_owned());
+        }
         if live.count() >= self.most {
             limited!(
                 warn,

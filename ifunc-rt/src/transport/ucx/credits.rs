@@ -98,6 +98,11 @@ impl Incoming {
         Ok(())
     }
 
+    /// How many frames have come, and whether bodies of some are still fetched.
+    pub(super) fn come(&self) -> (u64, bool) {
+        (self.received.frames, self.complete != self.received.frames as u32)
+    }
+
     /// The body of a frame is here.
     pub(super) fn complete(&mut self) {
         self.complete = self.complete.wrapping_add(1);

@@ -15,7 +15,7 @@ use super::attempts;
 use super::attempts::Attempt;
 use super::engine::{Engine, Locked};
 use super::exchange::liveness::Liveness;
-use super::exchange::source::Host;
+use super::exchange::source::{Host, closed};
 use super::handshake::{Hello, Mode, Nonce};
 use super::header::Notice;
 use super::link;
@@ -109,15 +109,21 @@ impl From<Error> for ConnectError {
 /// What errors call it.
 const CONNECTING: &str = "connecting by UCX";
 
+/// Whether an endpoint failed because its peer is not there.
+fn means_gone(status: Status) -> bool {
+    matches!(
+        status.code,
+        UCS_ERR_CONNECTION_RESET | UCS_ERR_NOT_CONNECTED | UCS_ERR_ENDPOINT_TIMEOUT | UCS_ERR_SHMEM_SEGMENT
+    )
+}
+
 /// What it means that an endpoint failed before it was of use.
 fn failed(status: Status, address: &str) -> ConnectError {
     match status.code {
-        UCS_ERR_CONNECTION_RESET | UCS_ERR_NOT_CONNECTED | UCS_ERR_ENDPOINT_TIMEOUT | UCS_ERR_SHMEM_SEGMENT => {
-            ConnectError::NobodyListens {
-                address: address.to_owned(),
-                path: None,
-            }
-        }
+        _ if means_gone(status) => ConnectError::NobodyListens {
+            address: address.to_owned(),
+            path: None,
+        },
         UCS_ERR_UNREACHABLE if address.starts_with("ucx-worker:") => ConnectError::Ucx {
             doing: CONNECTING,
             problem: "destination is unreachable; help: the target whose address this is may have ended (a target that starts again has another address), or both sides have no transport in common: see UCX_TLS and UCX_NET_DEVICES of both".into(),
@@ -192,6 +198,8 @@ pub(crate) struct Calling {
     id: ConnectionId,
     /// The target's, for errors.
     address: String,
+    /// It answered at its socket, just before.
+    has_answered: bool,
     /// The result was returned: the connection is a link's, or is forgotten.
     is_decided: bool,
 }
@@ -217,7 +225,8 @@ impl Engine {
             nonce: answered.nonce,
             own: None,
         };
-        let calling = locked.call(self, endpoint, config.hello, Some(to), host.address);
+        let mut calling = locked.call(self, endpoint, config.hello, Some(to), host.address);
+        calling.has_answered = true;
         let socket = match Liveness::of_source(self, calling.id, answered.socket) {
             Ok(socket) => socket,
             Err(source) => {
@@ -268,6 +277,7 @@ impl Locked<'_> {
             engine: Arc::clone(engine),
             id,
             address: address.to_owned(),
+            has_answered: false,
             is_decided: false,
         }
     }
@@ -349,6 +359,9 @@ impl Calling {
             }
             (Some(Stage::Declined(declined)), _) => declined.into_error(address),
             (_, Some(LinkError::Malformed(problem))) => protocol(problem),
+            (_, Some(LinkError::Closed)) if self.has_answered && failure.is_none_or(means_gone) => {
+                closed(address)
+            }
             (_, Some(LinkError::Closed)) => match failure {
                 None => ConnectError::NobodyListens { address, path: None },
                 Some(status) => failed(status, &address),

@@ -11,7 +11,7 @@ use ifunc_abi::hello::Hello;
 
 use super::credits::{Incoming, UnderWay};
 use super::events::{Data, Event};
-use super::exchange::liveness::Liveness;
+use super::exchange::liveness::{Leaving, Liveness};
 use super::gather::{Gather, Pack, Unread};
 use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
@@ -21,7 +21,7 @@ use super::routes::Route;
 use super::tcp_watch::Watch;
 use crate::transport::handshake::Declined;
 use crate::transport::window::SendWindow;
-use crate::transport::{Key, LinkError, Peer};
+use crate::transport::{Key, LinkError, Peer, RingSize};
 
 /// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
 /// soon.
@@ -135,6 +135,8 @@ pub(super) struct Connection {
     pub(super) route: Option<EndpointId>,
     /// The socket of the exchange.
     pub(super) socket: Option<Liveness>,
+    /// The peer has closed the socket.
+    pub(super) leaving: Option<Leaving>,
     /// Of a source that has not said hello.
     pub(super) nonce: Nonce,
     /// Who the peer is, where it has proved a key.
@@ -372,9 +374,11 @@ impl Connection {
         Ok(())
     }
 
-    /// The header of a frame or notice in a packed message: a sequence that is ahead of its turn by less than 2^16, which is more than a window.
+    /// The header of a frame or notice in a packed message, which has the low half of its sequence.
     #[inline]
     pub(super) fn complete(&self, entry: &Entry) -> Head {
+        // It is ahead of its turn by less than a window.
+        const { assert!(RingSize::MAX_SLOTS <= 1 << u16::BITS) };
         let ahead = entry.number.wrapping_sub(self.next as u16);
         Head {
             sequence: self.next.wrapping_add(ahead.into()),

@@ -14,7 +14,7 @@ use crate::transport::half_open::HalfOpen;
 use crate::transport::handshake::cut;
 use crate::transport::socket::peer_address;
 use crate::transport::tls::once;
-use crate::transport::ucx::engine::Engine;
+use crate::transport::ucx::engine::{Engine, Visited};
 use crate::transport::ucx::handshake::Mode;
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 use crate::transport::{ListenConfig, Peer};
@@ -174,7 +174,7 @@ impl Acceptor {
         address: &WorkerAddress,
         answer: Option<once::Answer>,
     ) {
-        let Some(engine) = self.engine.upgrade() else {
+        let Some(engine) = Visited::of(&self.engine) else {
             return;
         };
         let mut locked = engine.lock();

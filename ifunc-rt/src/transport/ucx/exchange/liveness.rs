@@ -1,19 +1,24 @@
 //! The socket of an exchange, as long as the connection lives.
+//!
+//! Its end says that the peer has left, and not that all has arrived which the peer sent before: that goes other ways, and may be slower. So
+//! the connection ends when nothing has come for [`QUIET`], or by UCX, where that reports the end of the endpoint itself.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
 use crate::os::{EventFlags, is_hung_up};
-use crate::transport::ucx::engine::{Engine, Locked};
-use crate::transport::ucx::table::ConnectionId;
+use crate::transport::ucx::engine::{Engine, LINGER, Locked, Visited};
+use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 
-/// Most rounds of progress before a connection ends.
+/// How long nothing comes any more before a connection ends whose peer has left. What a network delays for longer is lost.
+const QUIET: Duration = Duration::from_millis(20);
+/// Most rounds of progress in one call.
 const ROUNDS: usize = 64;
-/// Time between two attempts of the background thread to use an engine.
+/// Time between two calls of the background thread to a connection whose peer has left.
 const RETRY: Duration = Duration::from_millis(2);
 
 /// A connection's socket. Its end, on the other side, is the end of the connection there.
@@ -59,25 +64,73 @@ impl Watched for Connection {
 
     fn due(self: Arc<Self>, _: Token) {
         // The time of a half-open connection passes also where it is one no more.
-        let Some(engine) = self.engine.upgrade().filter(|_| is_hung_up(self.socket.as_fd())) else {
+        if !is_hung_up(self.socket.as_fd()) {
+            return;
+        }
+        let Some(engine) = Visited::of(&self.engine) else {
             return;
         };
-        match engine.try_lock() {
-            Some(mut locked) => locked.hang_up(self.id),
-            // A thread that connects or closes: other sockets do not wait for it.
-            None => self.socket.call_in(RETRY),
+        // A thread that connects or closes has the lock for long: other sockets do not wait for it.
+        let is_over = engine
+            .try_lock()
+            .is_some_and(|mut locked| locked.hang_up(self.id));
+        if !is_over {
+            self.socket.call_in(RETRY);
         }
     }
 }
 
+/// A connection whose peer has left.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::transport::ucx) struct Leaving {
+    /// When this side noticed.
+    since: Instant,
+    /// When something last came.
+    quiet: Instant,
+    /// Frames that had come by then.
+    frames: u64,
+}
+
+impl Leaving {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            quiet: now,
+            frames: 0,
+        }
+    }
+
+    /// Whether nothing more comes, where so many frames have come. `goes_on`: something comes that is not counted, or that UCX fetches.
+    fn is_over(&mut self, now: Instant, frames: u64, goes_on: bool) -> bool {
+        if goes_on || frames != self.frames {
+            self.quiet = now;
+            self.frames = frames;
+        }
+        now - self.quiet >= QUIET || now - self.since >= LINGER
+    }
+}
+
 impl Locked<'_> {
-    /// The peer of a connection has closed its socket: it has left, or its process has ended.
-    pub(in crate::transport::ucx) fn hang_up(&mut self, id: ConnectionId) {
-        // UCX may have what it sent before: credits bound how much.
-        for _ in 0..ROUNDS {
-            if !self.progress() {
-                break;
-            }
+    /// The peer of a connection has closed its socket: it has left, or its process has ended. To be called again, unless the connection is
+    /// over.
+    pub(in crate::transport::ucx) fn hang_up(&mut self, id: ConnectionId) -> bool {
+        let some = (0..ROUNDS).take_while(|_| self.progress()).count() > 0;
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return true;
+        };
+        if connection.gone.is_some() {
+            return true;
+        }
+        let (frames, goes_on) = match &connection.stage {
+            Stage::Open { incoming, .. } => incoming.come(),
+            // What is put is counted only when it is read.
+            Stage::Put(_) => (0, some),
+            _ => (0, false),
+        };
+        let now = Instant::now();
+        let leaving = connection.leaving.get_or_insert_with(|| Leaving::new(now));
+        if !leaving.is_over(now, frames, goes_on) {
+            return false;
         }
         let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
         tracing::debug!("the peer of a connection closed its socket");
@@ -86,5 +139,27 @@ impl Locked<'_> {
         self.dispatch();
         // A thread that sleeps on the worker learns it.
         self.wake();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_ends_when_nothing_comes_any_more_and_some_time_in_any_case() {
+        let start = Instant::now();
+        let mut leaving = Leaving::new(start);
+        let mut is_over = |after: Duration, frames, goes_on| leaving.is_over(start + after, frames, goes_on);
+        let step = QUIET / 2;
+        assert!(!is_over(step, 0, true));
+        assert!(!is_over(step * 2, 0, false));
+        assert!(!is_over(step * 3 - Duration::from_nanos(1), 0, false));
+        assert!(!is_over(step * 3, 5, false), "frames have come");
+        assert!(!is_over(step * 4, 5, false));
+        assert!(is_over(step * 5, 5, false));
+        assert!(!is_over(LINGER - step, 6, false));
+        assert!(is_over(LINGER, 7, true), "a peer that never stops");
     }
 }

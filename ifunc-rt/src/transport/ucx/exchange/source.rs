@@ -39,6 +39,14 @@ pub(in crate::transport::ucx) struct Answered {
     pub(in crate::transport::ucx) socket: OwnedFd,
 }
 
+/// Worth another attempt: too many connections are being made to the target, or it stops.
+pub(in crate::transport::ucx) fn closed(address: String) -> ConnectError {
+    ConnectError::Busy {
+        address,
+        reason: "it closed the connection before the handshake was over".into(),
+    }
+}
+
 impl Host<'_> {
     /// Says the address of this process's worker, and waits for that of the target's until the deadline, or until the attempt is hopeless.
     pub(in crate::transport::ucx) fn ask(
@@ -175,12 +183,8 @@ impl Host<'_> {
         Err(declined.into_error(self.address.to_owned()))
     }
 
-    /// Worth another attempt: too many connections are being made to the target, or it stops.
     fn closed(&self) -> ConnectError {
-        ConnectError::Busy {
-            address: self.address.to_owned(),
-            reason: "it closed the connection before the handshake was over".into(),
-        }
+        closed(self.address.to_owned())
     }
 
     fn timeout(&self, waiting_for: &'static str) -> ConnectError {

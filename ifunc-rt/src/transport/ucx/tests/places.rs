@@ -6,7 +6,7 @@ use super::*;
 use crate::transport::ConnectError;
 use crate::transport::config::ConnectConfig;
 use crate::transport::handshake::MOST_WAITING;
-use crate::transport::ucx::acceptor::MOST_HALF_OPEN;
+use crate::transport::ucx::acceptor::{MOST_CLOSING, MOST_HALF_OPEN, TOO_MANY_CLOSE};
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::handshake::{Hello, Nonce};
 use crate::transport::ucx::header::Name;
@@ -67,6 +67,30 @@ fn half_open_connections_have_as_many_places_as_are_stated() {
         let name = answered.nonce.name();
         assert_eq!(locked.state.connections[&ConnectionId(name.number())].name, name);
     }
+}
+
+/// Sources that come and leave faster than UCX closes their endpoints are told to come later.
+#[test]
+fn endpoints_that_are_being_closed_have_as_many_places_as_are_stated() {
+    if !has_ucx() {
+        return;
+    }
+    let served = Served::new(Mode::Messages, &small());
+    let here = engine(Mode::Messages);
+    let packets = {
+        let mut locked = served.engine.lock();
+        let packets = Vec::from_iter((0..MOST_CLOSING).map(|_| locked.packet(0)));
+        let ids = packets.iter().map(|packet| packet.0.id());
+        locked.state.closing.extend(ids.map(|id| (id, Vec::new())));
+        packets
+    };
+    let error = ask(&here, &served.to).map(drop).unwrap_err();
+    assert!(error.may_pass(), "{error}");
+    assert!(error.to_string().contains(TOO_MANY_CLOSE), "{error}");
+    served.engine.lock().state.closing.pop_first();
+    ask(&here, &served.to).map(drop).unwrap();
+    served.engine.lock().state.closing.clear();
+    drop(packets);
 }
 
 /// A target that takes no connection says so before UCX has anything to do with the source.
