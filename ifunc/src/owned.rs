@@ -14,7 +14,8 @@ use crate::ffi::Value;
 /// `&T` and `&mut T` of it to other host functions. `T` is [opaque](macro@crate::Opaque).
 ///
 /// The host drops the object when the ifunc drops its `Owned`, or passes it back by value; and when the invocation ends by a panic, a
-/// fault or its deadline. An ifunc that forgets it ([`core::mem::forget`]) leaks the object. No other invocation reaches it.
+/// fault or its deadline. An ifunc that forgets it ([`core::mem::forget`]) leaks the object, unless it runs in a runner process: the host then
+/// drops it when the invocation ends. No other invocation reaches it.
 ///
 /// ```
 /// mod host {
@@ -138,9 +139,23 @@ impl<T: TargetArgs + 'static> Drop for Owned<T> {
 
 #[cfg(not(ifunc_image))]
 impl<T: TargetArgs + 'static> Owned<T> {
-    /// An object for an ifunc.
+    /// An object for an ifunc. Its type has a size: objects are told apart by their addresses.
+    ///
+    /// ```compile_fail
+    /// #[derive(ifunc::Opaque)]
+    /// #[opaque("token/1")]
+    /// struct Token(());
+    ///
+    /// ifunc::Owned::new(Token(()));
+    /// ```
     #[must_use]
     pub fn new(value: T) -> Self {
+        const {
+            assert!(
+                size_of::<T>() > 0,
+                "an object without a size has no address of its own; help: give its type a field, a `u8` for example"
+            );
+        }
         let pointer = NonNull::from(std::boxed::Box::leak(std::boxed::Box::new(value)));
         Self(pointer, PhantomData)
     }
