@@ -106,7 +106,7 @@ impl Arguments {
             let second = buffer.word(place.head + 8).ok_or(SHORT)?;
             let mut len = 0;
             match param {
-                Param::Value(Scalar::Float) => self.float(first),
+                Param::Value(Scalar::Float(_)) => self.float(first),
                 Param::Value(scalar) => self.word(scalar.extended(first)),
                 Param::Pointer {
                     size, is_optional, ..

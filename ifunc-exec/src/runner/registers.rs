@@ -109,14 +109,14 @@ impl<'a> Passed<'a> {
         let mut values = [[0; 2]; MAX_PARAMS];
         for (param, value) in signature.params.iter().zip(&mut values) {
             *value = match param {
-                Param::Value(Scalar::Float) => {
+                // What is beside a narrow value in its register is the caller's, and does not cross.
+                Param::Value(scalar @ Scalar::Float(_)) => {
                     floats += 1;
-                    [registers.floats[floats - 1], 0]
+                    [scalar.extended(registers.floats[floats - 1]), 0]
                 }
+                Param::Value(scalar) => [scalar.extended(word()), 0],
                 Param::Slice { .. } | Param::Callback(_) => [word(), word()],
-                Param::Value(_) | Param::Pointer { .. } | Param::Target { .. } | Param::Owned(_) => {
-                    [word(), 0]
-                }
+                Param::Pointer { .. } | Param::Target { .. } | Param::Owned(_) => [word(), 0],
             };
         }
         let out = match signature.output.out_len() {
@@ -212,5 +212,54 @@ impl<'a> Passed<'a> {
         let mut result = [0; 8];
         segment.read(Area::Call, &mut result);
         u64::from_le_bytes(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Registers and stack hold more than narrow values, and what else is there is the caller's.
+    #[test]
+    fn what_lies_beside_a_narrow_value_does_not_cross() {
+        let signature = Signature::of("fn f(u8,i16,bool,f32,u32,f64,u64,i32,i8)").unwrap();
+        let dirty = 0xdead_beef_dead_0000_u64;
+        let stack = [dirty | 0x80];
+        let registers = Registers {
+            words: [
+                dirty | 0xff05,
+                dirty | 0x8001,
+                dirty | 0x7700,
+                0xdead_beef_8000_0001,
+                u64::MAX,
+                0xdead_beef_8000_0000,
+            ],
+            floats: [
+                0xdead_beef_0000_0000 | u64::from(1.5_f32.to_bits()),
+                2.5_f64.to_bits(),
+                7,
+                7,
+                7,
+                7,
+                7,
+                7,
+            ],
+            stack: stack.as_ptr(),
+            float: 0,
+        };
+        // SAFETY: the arguments are those of such a function, the last one on the stack.
+        let passed = unsafe { Passed::of(&registers, &signature, 0) };
+        let expected = [
+            5,
+            0xffff_ffff_ffff_8001,
+            0,
+            u64::from(1.5_f32.to_bits()),
+            0x8000_0001,
+            2.5_f64.to_bits(),
+            u64::MAX,
+            0xffff_ffff_8000_0000,
+            0xffff_ffff_ffff_ff80,
+        ];
+        assert_eq!(passed.values[..9], expected.map(|word| [word, 0]));
     }
 }

@@ -22,7 +22,7 @@ pub(super) enum Scalar {
     Bool,
     Unsigned(u32),
     Signed(u32),
-    Float,
+    Float(u32),
 }
 
 impl Scalar {
@@ -37,7 +37,8 @@ impl Scalar {
             "i16" => Self::Signed(16),
             "i32" => Self::Signed(32),
             "i64" | "isize" => Self::Signed(64),
-            "f32" | "f64" => Self::Float,
+            "f32" => Self::Float(32),
+            "f64" => Self::Float(64),
             _ => return None,
         })
     }
@@ -46,9 +47,8 @@ impl Scalar {
     pub(super) fn extended(self, word: u64) -> u64 {
         match self {
             Self::Bool => u64::from(word & 0xff != 0),
-            Self::Unsigned(bits) => word << (64 - bits) >> (64 - bits),
+            Self::Unsigned(bits) | Self::Float(bits) => word << (64 - bits) >> (64 - bits),
             Self::Signed(bits) => (word.cast_signed() << (64 - bits) >> (64 - bits)).cast_unsigned(),
-            Self::Float => word,
         }
     }
 }
@@ -214,10 +214,10 @@ impl Signature {
 
     /// Whether a function can be called with its arguments, and so many words before them.
     fn check(&self, before: usize) -> Result<(), String> {
-        let is_float = |param: &&Param| **param == Param::Value(Scalar::Float);
+        let is_float = |param: &&Param| matches!(param, Param::Value(Scalar::Float(_)));
         let floats = self.params.iter().filter(is_float).count();
         let words = self.params.iter().map(|param| match param {
-            Param::Value(Scalar::Float) => 0,
+            Param::Value(Scalar::Float(_)) => 0,
             Param::Slice { .. } | Param::Callback(_) => 2,
             _ => 1,
         });
@@ -466,7 +466,7 @@ mod tests {
                 is_mutable,
                 is_optional: true,
             },
-            Param::Value(Scalar::Float),
+            Param::Value(Scalar::Float(32)),
             Param::Value(Scalar::Bool),
         ];
         assert_eq!(signature.params, expected);
@@ -610,8 +610,8 @@ mod tests {
             ("i32", Signed(32)),
             ("i64", Signed(64)),
             ("isize", Signed(64)),
-            ("f32", Float),
-            ("f64", Float),
+            ("f32", Float(32)),
+            ("f64", Float(64)),
         ] {
             assert_eq!(Scalar::of(text), Some(scalar), "{text}");
         }
