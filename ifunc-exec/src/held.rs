@@ -75,6 +75,36 @@ pub(crate) fn take_held(pointer: NonNull<c_void>) -> Option<HeldObject> {
     take_from(gate_that_holds()?, pointer)
 }
 
+/// Drops an object that the invocation holds, because nothing leads to it any more.
+pub(crate) fn discard(pointer: *mut c_void) {
+    let object = NonNull::new(pointer).and_then(take_held);
+    drop_all(object.into_iter().collect());
+}
+
+/// How many objects the invocation holds that waits for the host function which runs.
+pub(crate) fn count() -> usize {
+    gate_that_holds().map_or(0, |(gate, passage)| gate.held.borrow_mut().current(passage).len())
+}
+
+/// The invocation of a gate that runs in a runner process. Until this is dropped, functions of the host hand objects over to it.
+pub(crate) struct HoldsForRunner<'a>(&'a Gate);
+
+impl<'a> HoldsForRunner<'a> {
+    pub(crate) fn new(gate: &'a Gate) -> Self {
+        gate.is_for_runner.set(true);
+        Self(gate)
+    }
+}
+
+impl Drop for HoldsForRunner<'_> {
+    fn drop(&mut self) {
+        self.0.is_for_runner.set(false);
+        // However it ended: a runner that forgets what it holds takes no memory of the target.
+        let objects = self.0.held.borrow_mut().take(self.0.passages.count());
+        drop_all(objects);
+    }
+}
+
 /// `__ifunc_release`.
 pub(crate) extern "C" fn release(pointer: *mut c_void) {
     let invocation = gate_of_invocation().and_then(|gate| Some((gate, gate.passages.within()?)));

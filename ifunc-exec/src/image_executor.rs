@@ -25,6 +25,7 @@ use crate::exports::{Exports, LatestChange, ReplacedVersions};
 use crate::gate::{
     CALL_GATE, Containment, Escape, Gate, HOST_STACK_ROOM, enter_session, ifunc_exec_enter, leave_session,
 };
+use crate::held::HoldsForRunner;
 use crate::image::cache::{CodeCache, Record};
 use crate::image::imports::Imports;
 use crate::image::{Remote, validate};
@@ -517,13 +518,9 @@ fn without_success(
         };
         // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
         let answer = room.map(|room| unsafe { std::slice::from_raw_parts_mut(ctx.answer, room) });
-        session.gate.is_for_runner.set(true);
+        let _holds = HoldsForRunner::new(session.gate);
         // SAFETY: as the caller of `Invocation::new` promised.
-        let outcome = unsafe { remote.image().run(invocation, answer) };
-        session.gate.is_for_runner.set(false);
-        // However it ended: a runner that forgets what it holds takes no memory of the target.
-        session.drop_held_of(session.gate.passages.count());
-        return outcome;
+        return unsafe { remote.image().run(invocation, answer) };
     }
     image.door.wait()?;
     // SAFETY: as the caller of `Invocation::new` promised.
@@ -619,7 +616,7 @@ impl Drop for Registered {
 #[derive(Debug)]
 pub struct Session<'a> {
     /// Of an [`ExecThread`] that is borrowed mutably.
-    gate: &'a Gate,
+    pub(crate) gate: &'a Gate,
 }
 
 impl Session<'_> {

@@ -9,9 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::objects::{Loans, Objects, TOO_MANY};
 use super::registers::{Passed, Registers, function_of_any_signature};
 use super::signature::{MAX_WORDS, Output, Param, Signature};
+use crate::held::discard;
 
 /// Most callbacks of a call: each takes two words.
 const MAX_CALLBACKS: usize = MAX_WORDS / 2;
+
+/// Why a callback is not called that takes target arguments, of which a function of the host has none.
+const NO_TYPE: &str = "its callback takes target arguments of no type";
 
 /// Who calls the functions of an ifunc.
 pub(super) trait Ifunc {
@@ -154,28 +158,33 @@ impl<'a> RunningCall<'a> {
     /// # Safety
     /// The registers are those of a call of a callback with its signature.
     unsafe fn call_back(&self, callback: usize, registers: &Registers) -> Option<u64> {
-        if self.stopped.get().is_some() {
-            return None;
-        }
         let callback = self.callbacks.get(callback)?.as_ref()?;
         // SAFETY: the caller's promise; the first argument is the data.
         let mut passed = unsafe { Passed::of(registers, callback.signature, 1) };
-        let mut loans = Loans::of(self.objects);
+        let mut loans = Loans::new(self.objects);
         for (param, word) in passed.objects() {
             let pointer = std::ptr::with_exposed_provenance_mut(*word as usize);
+            let is_stopped = self.stopped.get().is_some();
             match param {
+                // Nobody takes it, and the host's function may go on to pass others.
+                Param::Owned(_) if is_stopped => discard(pointer),
+                _ if is_stopped => {}
                 Param::Target {
                     text: Some(text),
                     is_mutable,
                 } => *word = loans.lend(pointer, text, *is_mutable),
-                Param::Owned(Some(text)) if self.objects.has_room() => {
+                Param::Owned(Some(text)) if self.objects.has_room(true) => {
                     *word = self.objects.give(pointer, text)
                 }
-                _ => {
+                Param::Owned(_) => {
+                    discard(pointer);
                     self.stopped.set(Some(NotReturned::NotCalled(TOO_MANY)));
-                    return None;
                 }
+                _ => self.stopped.set(Some(NotReturned::NotCalled(NO_TYPE))),
             }
+        }
+        if self.stopped.get().is_some() {
+            return None;
         }
         // SAFETY: as above.
         match unsafe { self.ifunc.call_back(callback, &passed) } {

@@ -6,6 +6,7 @@
 //! the other, and the request fails for the first reason.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use ifunc_abi::status::Status;
@@ -101,10 +102,14 @@ impl<'a> Conversation<'a> {
                 }
                 Kind::Log => {
                     let text = self.process.borrow().segment().note_text(words[1]);
-                    self.host.log(&LogMessage {
+                    let message = LogMessage {
                         level: words[0] as u32,
                         text: &text,
-                    });
+                    };
+                    if catch_unwind(AssertUnwindSafe(|| self.host.log(&message))).is_err() {
+                        // A subscriber's. The conversation goes on, with the runner in step.
+                        tracing::error!(target: crate::LOG, "a message of an ifunc was not logged: a panic");
+                    }
                     self.send(&Message::new(Kind::Continue, []));
                 }
                 Kind::Call => self.call(words[0], words[1])?,

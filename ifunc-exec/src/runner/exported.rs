@@ -11,6 +11,7 @@ use super::callback::{Ifunc, NotReturned, RunningCall};
 use super::objects::{Borrowed, Objects, TOO_MANY};
 use super::signature::{Output, Param, Signature, UNIT};
 use crate::gate::panic_message;
+use crate::held::discard;
 
 /// An exported function that images of a tenant import.
 #[derive(Debug)]
@@ -46,10 +47,10 @@ pub(super) unsafe fn call(
 ) -> Result<(), CallError> {
     let signature = &function.import.signature;
     let output = &signature.output;
-    if output.is_object() && !objects.has_room() {
+    if output.is_object() && !objects.has_room(false) {
         return Err(CallError::Panicked(TOO_MANY.into()));
     }
-    let mut borrowed = Borrowed::of(objects);
+    let mut borrowed = Borrowed::new(objects);
     let mut running = RunningCall::new(function.number, ifunc, objects);
     let mut arguments = Arguments::default();
     arguments.add(signature, buffer, |arguments, number, param, words| {
@@ -83,30 +84,40 @@ pub(super) unsafe fn call(
         // type and not used otherwise during the call.
         running.run(|| unsafe { arguments.call(function.address, returns_float) })
     }));
+    let called = called.map_err(|payload| {
+        let message = panic_message(&*payload);
+        forget(payload);
+        message
+    });
     // The first reason is the one that is reported.
-    if let Some(NotReturned::NotCalled(why)) = running.stopped() {
-        return Err(CallError::Panicked(why.into()));
-    }
-    match called {
-        Ok(register) => {
-            let mut result = output.result(register);
-            let object = |word: u64| std::ptr::with_exposed_provenance_mut(word as usize);
-            match output {
-                Output::Owned(text) => result = objects.give(object(result), text),
-                Output::OutOwned { text, .. } if output.has_written(result) => {
-                    let pointer = buffer.word(UNIT).unwrap_or_default();
-                    buffer.set_word(UNIT, objects.give(object(pointer), text));
-                }
-                _ => {}
+    let refused = match running.stopped() {
+        Some(NotReturned::NotCalled(why)) => Some(why),
+        _ => None,
+    };
+    let object = |word: u64| std::ptr::with_exposed_provenance_mut(word as usize);
+    let mut given = |pointer: u64, text: &str| match refused {
+        None => objects.give(object(pointer), text),
+        Some(_) => {
+            discard(object(pointer));
+            0
+        }
+    };
+    if let Ok(register) = called {
+        let mut result = output.result(register);
+        match output {
+            Output::Owned(text) => result = given(result, text),
+            Output::OutOwned { text, .. } if output.has_written(result) => {
+                let pointer = buffer.word(UNIT).unwrap_or_default();
+                buffer.set_word(UNIT, given(pointer, text));
             }
-            buffer.set_word(0, result);
-            Ok(())
+            _ => {}
         }
-        Err(payload) => {
-            let message = panic_message(&*payload);
-            forget(payload);
-            Err(CallError::Panicked(message))
-        }
+        buffer.set_word(0, result);
+    }
+    match (refused, called) {
+        (Some(why), _) => Err(CallError::Panicked(why.into())),
+        (None, Err(message)) => Err(CallError::Panicked(message)),
+        (None, Ok(_)) => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::buffer::CallError;
 use super::signature::MAX_WORDS;
+use crate::held;
 
 /// Most objects that an invocation may hold at a time.
 const MAX_OBJECTS: usize = 1024;
@@ -66,9 +67,11 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Whether a function may give it one more.
-    pub(super) fn has_room(&self) -> bool {
-        self.held.borrow().len() < MAX_OBJECTS
+    /// Whether a function may give it one more. `is_handed_over`: the gate has that one already. It may also have some for which the runner
+    /// has no number: a function that panicked had not taken them.
+    pub(super) fn has_room(&self, is_handed_over: bool) -> bool {
+        let in_gate = held::count().saturating_sub(usize::from(is_handed_over));
+        self.held.borrow().len().max(in_gate) < MAX_OBJECTS
     }
 
     /// The word that stands for an object of this type, which the invocation holds from now on.
@@ -190,7 +193,7 @@ pub(super) struct Loans<'a> {
 
 impl<'a> Loans<'a> {
     /// Nothing yet.
-    pub(super) fn of(objects: &'a Objects<'a>) -> Self {
+    pub(super) fn new(objects: &'a Objects<'a>) -> Self {
         Self {
             objects,
             words: [0; MAX_WORDS],
@@ -227,7 +230,7 @@ pub(super) struct Borrowed<'a> {
 
 impl<'a> Borrowed<'a> {
     /// Nothing yet.
-    pub(super) fn of(objects: &'a Objects<'a>) -> Self {
+    pub(super) fn new(objects: &'a Objects<'a>) -> Self {
         Self {
             objects,
             numbers: [0; MAX_WORDS],
@@ -287,7 +290,7 @@ mod tests {
                 .iter()
                 .all(|word| word >> 47 != 0 && word >> 47 != (1 << 17) - 1)
         );
-        let borrow = |word| objects.borrow(word, Some(CURSOR), false, &mut Borrowed::of(&objects));
+        let borrow = |word| objects.borrow(word, Some(CURSOR), false, &mut Borrowed::new(&objects));
         assert_eq!(borrow(words[0]).unwrap(), address(16));
         assert_eq!(borrow(words[1]).unwrap(), address(32));
         // Forged: one that was not given, its address, and one of another type.
@@ -318,14 +321,14 @@ mod tests {
             let borrow = |is_mutable, borrowed: &mut Borrowed<'_>| {
                 objects.borrow(word, Some(text), is_mutable, borrowed)
             };
-            let (mut outer, mut inner) = (Borrowed::of(&objects), Borrowed::of(&objects));
+            let (mut outer, mut inner) = (Borrowed::new(&objects), Borrowed::new(&objects));
             assert_eq!(borrow(false, &mut outer).unwrap(), address(expected));
             assert_eq!(borrow(false, &mut inner).unwrap(), address(expected));
             assert!(breach(borrow(true, &mut inner)).contains("borrowed already"));
             drop(outer);
             assert!(breach(borrow(true, &mut inner)).contains("borrowed already"));
             drop(inner);
-            let (mut outer, mut inner) = (Borrowed::of(&objects), Borrowed::of(&objects));
+            let (mut outer, mut inner) = (Borrowed::new(&objects), Borrowed::new(&objects));
             assert_eq!(borrow(true, &mut outer).unwrap(), address(expected));
             for is_mutable in [false, true] {
                 assert!(breach(borrow(is_mutable, &mut inner)).contains("borrowed already"));
@@ -344,7 +347,7 @@ mod tests {
     fn shared_target_arguments_are_never_borrowed_for_one_alone() {
         let last = AtomicU64::new(0);
         let objects = Objects::new(target(true), &last);
-        let mut borrowed = Borrowed::of(&objects);
+        let mut borrowed = Borrowed::new(&objects);
         for _ in 0..3 {
             assert_eq!(
                 objects.borrow(7, None, false, &mut borrowed).unwrap(),
@@ -359,10 +362,10 @@ mod tests {
         let last = AtomicU64::new(0);
         let objects = Objects::new(None, &last);
         let held = objects.give(address(8), CURSOR);
-        let mut loans = Loans::of(&objects);
+        let mut loans = Loans::new(&objects);
         let words = [false, true].map(|is_mutable| loans.lend(address(16), CURSOR, is_mutable));
         let borrow =
-            |word, is_mutable| objects.borrow(word, Some(CURSOR), is_mutable, &mut Borrowed::of(&objects));
+            |word, is_mutable| objects.borrow(word, Some(CURSOR), is_mutable, &mut Borrowed::new(&objects));
         for word in words {
             assert_eq!(borrow(word, false).unwrap(), address(16));
             assert!(breach(objects.take(word, None)).contains("which is borrowed"));
@@ -381,11 +384,11 @@ mod tests {
         let last = AtomicU64::new(0);
         let objects = Objects::new(None, &last);
         let mut words = Vec::new();
-        while objects.has_room() {
+        while objects.has_room(false) {
             words.push(objects.give(address(16), CURSOR));
         }
         assert_eq!(words.len(), MAX_OBJECTS);
         objects.take(words[5], None).unwrap();
-        assert!(objects.has_room());
+        assert!(objects.has_room(false));
     }
 }

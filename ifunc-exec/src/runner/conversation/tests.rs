@@ -11,6 +11,8 @@ use ifunc::host::EXPORTS;
 use ifunc_abi::status::{Failure, Status};
 
 use super::*;
+use crate::ExecThread;
+use crate::held::HoldsForRunner;
 use crate::runner::exported::{self, Function, Import};
 use crate::runner::objects::Objects;
 use crate::runner::port::{Port, Waited};
@@ -70,10 +72,44 @@ fn visits_guarded(guarded: &mut Guarded, each: &mut dyn FnMut()) -> u64 {
     guarded.0.load(std::sync::atomic::Ordering::Relaxed)
 }
 
+/// Objects that live, and most that lived at a time.
+static LIVING: AtomicU64 = AtomicU64::new(0);
+static MOST: AtomicU64 = AtomicU64::new(0);
+
+#[derive(ifunc::Opaque)]
+#[opaque("poured/1")]
+struct Poured(u8);
+
+impl Poured {
+    fn pour() -> Owned<Self> {
+        use std::sync::atomic::Ordering::Relaxed;
+        MOST.fetch_max(LIVING.fetch_add(1, Relaxed) + 1, Relaxed);
+        Owned::new(Self(1))
+    }
+}
+
+impl Drop for Poured {
+    fn drop(&mut self) {
+        LIVING.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Gives away one after the other, whatever the callback says.
+#[ifunc::export]
+fn pours(count: u64, each: &mut dyn FnMut(Owned<Poured>) -> ControlFlow<()>) -> Owned<Poured> {
+    for _ in 0..count {
+        let _ = each(Poured::pour());
+    }
+    Poured::pour()
+}
+
 const VISITS: u64 = 0;
 const FILLS: u64 = 1;
 const GUARDS: u64 = 2;
 const VISITS_GUARDED: u64 = 3;
+const POURS: u64 = 4;
+/// What the host's log panics about.
+const BAD_LEVEL: u32 = 77;
 
 /// A host whose functions are those above.
 struct Functions<'a> {
@@ -93,14 +129,18 @@ impl<'a> Functions<'a> {
             (import, export.address().expose_provenance())
         };
         Self {
-            imports: ["visits", "fills", "guards", "visits_guarded"].map(import).into(),
+            imports: ["visits", "fills", "guards", "visits_guarded", "pours"]
+                .map(import)
+                .into(),
             objects: Objects::new(None, last),
         }
     }
 }
 
 impl Host for Functions<'_> {
-    fn log(&self, _: &LogMessage<'_>) {}
+    fn log(&self, message: &LogMessage<'_>) {
+        assert_ne!(message.level, BAD_LEVEL, "a subscriber's panic");
+    }
 
     fn call(&self, number: u64, buffer: &mut Buffer, ifunc: &dyn Ifunc) -> Result<(), CallError> {
         let (import, address) = &self.imports[number as usize];
@@ -261,6 +301,18 @@ fn after_a_callback_that_ended_early_none_crosses() {
             "{seen:?}"
         );
     }
+}
+
+#[test]
+fn a_panic_of_the_hosts_log_is_none_of_the_invocations() {
+    let (outcome, _, ()) = during(Some(Duration::from_secs(100)), |runner| {
+        for level in [1, BAD_LEVEL, 1] {
+            runner.say(Kind::Log, [level.into(), 0]);
+            runner.hears(Kind::Continue);
+        }
+        runner.say(Kind::Done, [EXECUTED, 0]);
+    });
+    assert!(outcome.is_ok(), "{outcome:?}");
 }
 
 #[test]
@@ -441,6 +493,49 @@ fn arguments_that_do_not_fit_are_told_and_the_first_reason_counts() {
         runner.say(Kind::Done, [EXECUTED, 0]);
     });
     assert!(outcome.is_ok(), "{outcome:?}");
+}
+
+/// A runner may go on when its invocation should have ended, and calls what gives it objects again.
+#[test]
+fn a_runner_holds_a_bounded_number_of_objects_whatever_it_does() {
+    use std::sync::atomic::Ordering::Relaxed;
+    const MANY: u64 = 3000;
+    let mut thread = ExecThread::for_tests(1 << 20);
+    let session = thread.session();
+    let pour = |runner: &mut Runner, ends_early: bool| {
+        runner.call(POURS, &[[0, 0], [MANY, 0], [10, 11]]);
+        loop {
+            match runner.heard().unwrap() {
+                Message {
+                    kind: Kind::CallBack, ..
+                } => runner.say(Kind::CalledBack, [u64::from(ends_early)]),
+                Message { kind, words } => {
+                    assert_eq!(kind, Kind::Returned);
+                    break words[0] == 1;
+                }
+            }
+        }
+    };
+    let holds = HoldsForRunner::new(session.gate);
+    let (outcome, _, ()) = during(Some(Duration::from_secs(100)), |runner| {
+        // A callback that ends early: nothing takes the ones after it, and the runner goes on.
+        assert!(!pour(runner, true));
+        assert_eq!(
+            (LIVING.load(Relaxed), MOST.swap(0, Relaxed)),
+            (2, 2),
+            "one for the callback, one returned"
+        );
+        // It keeps what it is given.
+        for _ in 0..3 {
+            assert!(pour(runner, false));
+            assert!((1024..=1025).contains(&MOST.load(Relaxed)), "{MOST:?}");
+        }
+        runner.say(Kind::Done, [EXECUTED, 0]);
+    });
+    assert!(outcome.is_ok(), "{outcome:?}");
+    assert_eq!(LIVING.load(Relaxed), 1024);
+    drop(holds);
+    assert_eq!(LIVING.load(Relaxed), 0);
 }
 
 #[test]
