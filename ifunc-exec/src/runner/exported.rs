@@ -95,7 +95,7 @@ pub(super) unsafe fn call(
         _ => None,
     };
     let object = |word: u64| std::ptr::with_exposed_provenance_mut(word as usize);
-    let mut given = |pointer: u64, text: &str| match refused {
+    let given = |pointer: u64, text: &str| match refused {
         None => objects.give(object(pointer), text),
         Some(_) => {
             discard(object(pointer));

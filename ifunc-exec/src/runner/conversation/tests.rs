@@ -78,7 +78,7 @@ static MOST: AtomicU64 = AtomicU64::new(0);
 
 #[derive(ifunc::Opaque)]
 #[opaque("poured/1")]
-struct Poured(u8);
+struct Poured(#[expect(dead_code, reason = "an object has a size")] u8);
 
 impl Poured {
     fn pour() -> Owned<Self> {
