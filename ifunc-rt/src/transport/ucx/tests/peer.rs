@@ -22,7 +22,7 @@ pub(super) struct Peer {
     /// That of the target's answer.
     pub(super) nonce: Nonce,
     /// The socket of the exchange.
-    socket: std::os::fd::OwnedFd,
+    socket: Option<std::os::fd::OwnedFd>,
 }
 
 /// What a target answers an engine that asks for its worker.
@@ -59,7 +59,7 @@ impl Peer {
             engine,
             id,
             nonce: answered.nonce,
-            socket: answered.socket,
+            socket: Some(answered.socket),
         }
     }
 
@@ -106,9 +106,15 @@ impl Peer {
         look(&mut locked)
     }
 
+    /// Closes the socket of the exchange, as a source does whose connection is over.
+    pub(super) fn leave(&mut self) {
+        self.socket = None;
+    }
+
     /// Whether the target has closed the connection: its endpoint, or the socket of the exchange.
     pub(super) fn is_gone(&self) -> bool {
-        crate::os::is_hung_up(self.socket.as_fd())
+        let socket = self.socket.as_ref();
+        socket.is_some_and(|socket| crate::os::is_hung_up(socket.as_fd()))
             || self.look(|locked| locked.state.connections[&self.id].gone.is_some())
     }
 }
