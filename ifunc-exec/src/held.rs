@@ -44,6 +44,12 @@ impl Drop for HeldObjects {
     }
 }
 
+/// Drops the objects that the invocation of this passage of a gate held.
+pub(crate) fn drop_of(gate: &Gate, passage: u64) {
+    let objects = gate.held.borrow_mut().take(passage);
+    drop_all(objects);
+}
+
 /// Drops objects that an invocation held which ended early.
 #[cold]
 pub(crate) fn drop_all(objects: Vec<HeldObject>) {
@@ -100,8 +106,7 @@ impl Drop for HoldsForRunner<'_> {
     fn drop(&mut self) {
         self.0.is_for_runner.set(false);
         // However it ended: a runner that forgets what it holds takes no memory of the target.
-        let objects = self.0.held.borrow_mut().take(self.0.passages.count());
-        drop_all(objects);
+        drop_of(self.0, self.0.passages.count());
     }
 }
 

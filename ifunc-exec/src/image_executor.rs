@@ -684,8 +684,7 @@ impl Session<'_> {
 
     /// Drops the objects of the host that the invocation of this passage held.
     fn drop_held_of(&mut self, passage: u64) {
-        let objects = self.gate.held.borrow_mut().take(passage);
-        crate::held::drop_all(objects);
+        crate::held::drop_of(self.gate, passage);
     }
 
     /// Frees what the last invocation allocated, if its image keeps no memory.

@@ -166,7 +166,7 @@ impl<'a> RunningCall<'a> {
             let pointer = std::ptr::with_exposed_provenance_mut(*word as usize);
             let is_stopped = self.stopped.get().is_some();
             match param {
-                // Nobody takes it, and the host's function may go on to pass others.
+                // No callback runs that could take the object, and the host's function may go on to pass others.
                 Param::Owned(_) if is_stopped => discard(pointer),
                 _ if is_stopped => {}
                 Param::Target {

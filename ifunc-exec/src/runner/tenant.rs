@@ -4,6 +4,7 @@
 //! starts another process and installs what it needs.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use super::segment::{Area, Kind, Message};
 use super::{Lent, NO_TARGET, Run, Runners, Tenant};
 use crate::answer::{AnswerMemory, long_answer};
 use crate::ended::{LogMessage, log_message};
-use crate::held::discard;
+use crate::held::take_held;
 use crate::image_executor::Shared;
 use crate::{EntryProperties, ValidImage};
 
@@ -125,7 +126,7 @@ impl Host for OfInvocation<'_> {
 
 /// `__ifunc_release`: drops an object that the invocation gave up.
 extern "C-unwind" fn release(object: *mut c_void) {
-    discard(object);
+    drop(NonNull::new(object).and_then(take_held));
 }
 
 impl TenantProcess {

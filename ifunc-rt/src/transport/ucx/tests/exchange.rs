@@ -381,7 +381,7 @@ fn the_last_owner_of_an_engine_may_leave_while_it_is_visited() {
         served,
         ..
     } = pair;
-    // It lingers until the target has acknowledged that, which nobody polls.
+    // The engine lingers until the target has acknowledged the end, and no thread polls the target here.
     drop(source);
     let engine = Arc::downgrade(&here);
     let visited = Visited::of(&engine).unwrap();
