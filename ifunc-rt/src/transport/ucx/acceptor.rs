@@ -96,7 +96,7 @@ impl Locked<'_> {
         let open = acceptor.is_some()
             && !by_exchange
             && self.state.half_open().count() < MOST_HALF_OPEN
-            && self.state.closing.len() < MOST_CLOSING;
+            && self.state.closing.len() + self.state.resting < MOST_CLOSING;
         let (mut hello, mut welcomed) = (None, None);
         if let (Data::Copied(packet, len), Header::Head(head)) = (&data, head) {
             let body = packet.body(*len);
@@ -252,7 +252,7 @@ impl Acceptor {
         let is_taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Put(_));
         let live = state.connections.values();
         let live = live.filter(|c| is_taken(&c.stage) && c.gone.is_none() && !c.closed);
-        if state.closing.len() >= MOST_CLOSING {
+        if state.closing.len() + state.resting >= MOST_CLOSING {
             // Each took a descriptor or more, and UCX is not done with it.
             limited!(
                 warn,

@@ -66,6 +66,7 @@ impl Locked<'_> {
         // The peer learns by its end that the connection is over.
         connection.socket = None;
         let route = connection.route;
+        let has_heard = !matches!(connection.stage, Stage::HalfOpen | Stage::Calling);
         let Some(endpoint) = connection.endpoint.take() else {
             return;
         };
@@ -73,7 +74,7 @@ impl Locked<'_> {
             self.state.endpoints.remove(&endpoint.id());
             self.close(endpoint)
         } else {
-            route.and_then(|route| self.leave_route(route))
+            route.and_then(|route| self.leave_route(route, has_heard))
         };
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.closing = closing;
@@ -136,7 +137,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Forgets closed connections that the peer has acknowledged, and half-open ones that send nothing.
+    /// Forgets closed connections that the peer has acknowledged, and half-open ones that send nothing; closes endpoints that have rested.
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
         let connections = self.state.connections.iter();
@@ -148,6 +149,7 @@ impl Locked<'_> {
         for id in Vec::from_iter(over.map(|(&id, _)| id)) {
             self.forget(id);
         }
+        self.close_rested(now);
     }
 
     /// Waits, for a bounded time, until the peers of connections that this side has closed have everything.

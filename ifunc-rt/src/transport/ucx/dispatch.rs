@@ -58,7 +58,7 @@ impl Locked<'_> {
             self.drop_endpoint(id);
         }
         self.poll_for_expected();
-        if self.state.timed > 0 {
+        if self.state.timed > 0 || self.state.resting > 0 {
             self.expire();
         }
         self.wake_the_target();

@@ -3,12 +3,18 @@
 //! UCX pairs the endpoints that two workers make to each other by the order in which each side makes them. Of two connections that two
 //! nodes make to each other at the same time, the endpoint of one could be paired with that of the other, and the end of one would be
 //! the end of both.
+//!
+//! A route over which nothing has come stays open for a while when no connection uses it any more. The peer's request to pair may be on its
+//! way; where it finds no endpoint, UCX makes one of its own and answers over that, by a connection of its own over TCP. UCX 1.13 ends a process
+//! that destroys a worker with such an answer under way.
+
+use std::time::Instant;
 
 use ::ucx::{Endpoint, EndpointId, OperationId, Status};
 
-use super::engine::Locked;
+use super::engine::{LINGER, Locked};
 use super::put::rings::Rings;
-use super::table::ConnectionId;
+use super::table::{ConnectionId, State};
 use crate::transport::LinkError;
 use crate::transport::address::WorkerAddress;
 
@@ -18,6 +24,10 @@ pub(super) struct Route {
     to: WorkerAddress,
     /// Connections that use it.
     users: usize,
+    /// The peer has answered over it.
+    is_paired: bool,
+    /// No connection uses it, and it is not paired: when it is closed.
+    resting: Option<Instant>,
     /// Memory of connections that are over, into which the peer may still put as long as the endpoint is open.
     rings: Vec<Rings>,
 }
@@ -26,15 +36,28 @@ pub(super) struct Route {
 const MOST_RINGS: usize = 8;
 
 impl Route {
-    /// One more connection uses it.
-    pub(super) fn add_user(&mut self) {
-        self.users += 1;
-    }
-
     /// Keeps memory until the endpoint is closed. Returns whether that is due.
     pub(super) fn keep(&mut self, rings: Rings) -> bool {
         self.rings.push(rings);
         self.rings.len() > MOST_RINGS
+    }
+}
+
+impl State {
+    /// One more connection uses a route. `false`: the endpoint is no route's.
+    pub(super) fn use_route(&mut self, id: EndpointId) -> bool {
+        let Some(route) = self.routes.get_mut(&id) else {
+            return false;
+        };
+        route.users += 1;
+        self.resting -= usize::from(route.resting.take().is_some());
+        true
+    }
+
+    fn remove_route(&mut self, id: EndpointId) -> Option<Route> {
+        let route = self.routes.remove(&id)?;
+        self.resting -= usize::from(route.resting.is_some());
+        Some(route)
     }
 }
 
@@ -51,6 +74,8 @@ impl Locked<'_> {
                     endpoint,
                     to: to.clone(),
                     users: 0,
+                    is_paired: false,
+                    resting: None,
                     rings: Vec::new(),
                 };
                 self.state.routes.insert(id, route);
@@ -61,15 +86,33 @@ impl Locked<'_> {
         Ok(unsafe { self.worker.borrow_endpoint(id) })
     }
 
-    /// A connection does not use its route any more. Returns the operation that closes the endpoint, if this was the last.
-    pub(super) fn leave_route(&mut self, id: EndpointId) -> Option<OperationId> {
+    /// A connection does not use its route any more; `has_heard`: the peer has sent something over it. Returns the operation that closes the
+    /// endpoint, if this was the last.
+    pub(super) fn leave_route(&mut self, id: EndpointId, has_heard: bool) -> Option<OperationId> {
         let route = self.state.routes.get_mut(&id)?;
         route.users = route.users.saturating_sub(1);
+        route.is_paired |= has_heard;
         if route.users > 0 {
             return None;
         }
-        let route = self.state.routes.remove(&id)?;
+        if !route.is_paired {
+            route.resting = Some(Instant::now() + LINGER);
+            self.state.resting += 1;
+            return None;
+        }
+        let route = self.state.remove_route(id)?;
         self.close_route(route)
+    }
+
+    /// Closes routes that have rested.
+    pub(super) fn close_rested(&mut self, now: Instant) {
+        let routes = self.state.routes.iter();
+        let rested = routes.filter(|(_, route)| route.resting.is_some_and(|until| until <= now));
+        for id in Vec::from_iter(rested.map(|(&id, _)| id)) {
+            if let Some(route) = self.state.remove_route(id) {
+                self.close_route(route);
+            }
+        }
     }
 
     fn close_route(&mut self, route: Route) -> Option<OperationId> {
@@ -82,7 +125,7 @@ impl Locked<'_> {
 
     /// An endpoint has failed. Returns whether it is a route's: then all connections that use it are over.
     pub(super) fn route_failed(&mut self, id: EndpointId, why: Status) -> bool {
-        let Some(route) = self.state.routes.remove(&id) else {
+        let Some(route) = self.state.remove_route(id) else {
             return false;
         };
         tracing::debug!(%why, users = route.users, "the route to a worker failed");

@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) endpoints: BTreeMap<EndpointId, ConnectionId>,
     /// Endpoints of all connections to one worker each.
     pub(super) routes: BTreeMap<EndpointId, Route>,
+    /// How many of them rest.
+    pub(super) resting: usize,
     /// Operations under way that close endpoints. Deferred deregistration: each keeps the memory that the peer reaches over its
     /// endpoint, so that a late put does not land in memory that has another use.
     pub(super) closing: BTreeMap<OperationId, Vec<Rings>>,
@@ -229,10 +231,7 @@ impl State {
         if endpoint.is_owned() {
             self.endpoints.insert(endpoint.id(), id);
         }
-        let route = self.routes.get_mut(&endpoint.id()).map(|route| {
-            route.add_user();
-            endpoint.id()
-        });
+        let route = Some(endpoint.id()).filter(|&id| self.use_route(id));
         let name = Name::new(id.0, self.random(id, "name") as u32);
         let connection = Connection {
             endpoint: Some(endpoint),
@@ -268,6 +267,7 @@ impl State {
             || !self.expecting.is_empty()
             || self.expecting_since.is_some()
             || self.timed > 0
+            || self.resting > 0
             || self.acceptor.as_ref().is_some_and(|acceptor| acceptor.asleep)
     }
 

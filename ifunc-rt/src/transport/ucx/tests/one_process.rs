@@ -169,6 +169,26 @@ fn an_attempt_without_an_answer_is_over_at_its_deadline() {
     }
 }
 
+/// UCX 1.13 ends a process that destroys a worker while it answers, over TCP, a peer to which it has no endpoint any more.
+#[test]
+fn targets_that_are_never_polled_leave_beside_their_sources() {
+    if !has_ucx() {
+        return;
+    }
+    let listener = listen(&any(Mode::Messages), small()).unwrap();
+    let connector = listener.connector().unwrap();
+    for beside in [true, false].repeat(8) {
+        let silent = listen(&any(Mode::Messages), small()).unwrap();
+        let (to, now) = (address(&*silent), Instant::now());
+        let error = match beside {
+            true => connector.connect(&to, &ConnectConfig::default(), now).unwrap(),
+            false => connect(&to, now),
+        };
+        let error = error.map(drop).unwrap_err();
+        assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+    }
+}
+
 /// Every length from nothing to the largest, so that UCX sends them in each of its ways.
 fn frames_of_every_length_arrive_whole_aligned_and_once(mode: Mode) {
     let (_listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
