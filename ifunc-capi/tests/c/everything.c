@@ -1178,6 +1178,7 @@ static void over_tls(void)
 
     /* By keys, which both sides know; and by the name of the target's certificate, which is not that of its host. */
     OK(ifunc_source_options_set_tls(source_options, keys));
+    OK(ifunc_source_options_set_connect_timeout(source_options, GENEROUS));
     OK(ifunc_source_connect(address, source_options, &source));
     ifunc_source_destroy(source);
     OK(ifunc_tls_keys_read(secret, &trusting));

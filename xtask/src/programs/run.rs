@@ -19,6 +19,8 @@ use crate::usage::Usage;
 
 /// A program that runs longer than this is killed: a hang must end, and must not look like a pass.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// The same, where it runs the tests of the nightly tier as well.
+const NIGHTLY_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// How the programs are run.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Runs<'a> {
     pub(crate) jobs: usize,
     /// The folder of what they print, below that of all tests. Programs that may run at the same time have their own.
     pub(crate) logs: &'a str,
+    /// How long each may take.
+    limit: Duration,
 }
 
 impl<'a> Runs<'a> {
@@ -40,16 +44,18 @@ impl<'a> Runs<'a> {
             env: Vec::new(),
             jobs: cores + 1,
             logs: "",
+            limit: LIMIT,
         }
     }
 
     /// Nightly runs the tests that the commit tier ignores, too, and tries sixteen times as many inputs of each property.
     pub(crate) fn of_tier(tier: Tier) -> Self {
-        let (args, cases): (&[&str], _) = match tier {
-            Tier::Commit => (&[], "64"),
-            Tier::Nightly => (&["--include-ignored"], "1024"),
+        let (args, cases, limit): (&[&str], _, _) = match tier {
+            Tier::Commit => (&[], "64", LIMIT),
+            Tier::Nightly => (&["--include-ignored"], "1024", NIGHTLY_LIMIT),
         };
         let mut runs = Self::new(args);
+        runs.limit = limit;
         runs.env.push(("PROPTEST_CASES", cases));
         runs
     }
@@ -120,7 +126,7 @@ fn libraries() -> Result<std::ffi::OsString, String> {
 fn run_one(program: &Program, runs: &Runs<'_>, libraries: &std::ffi::OsStr, log: PathBuf) -> Outcome {
     let started = Instant::now();
     let (cpu, result) = match start(program, runs, libraries, &log) {
-        Ok(child) => child::wait(child, Some(LIMIT)),
+        Ok(child) => child::wait(child, Some(runs.limit)),
         Err(reason) => (Duration::ZERO, Err(reason)),
     };
     let mut tally = Tally::default();

@@ -95,7 +95,7 @@ impl Engine {
         if mode == Mode::Puts {
             features = features | Features::RMA;
         }
-        let context = ucx.context(&settings::config(ucx, address, peer_timeout)?, features)?;
+        let context = ucx.context(&settings::config(ucx, address, peer_timeout, mode)?, features)?;
         let context = context.am_alignment(BODY_ALIGN);
         let mut worker: Worker<EventQueue> = context.worker(EventQueue::new(None))?;
         // A duplicate, which stays open as long as the engine.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::ucx::{Config, Library, Version};
 
+use super::handshake::Mode;
 use super::tcp_watch::Watch;
 
 /// What differs from UCX's own defaults: the prefix that a transport's settings have, the name, the value. `UCX_` and both
@@ -20,7 +21,7 @@ fn settings(peer_timeout: Duration) -> Vec<(&'static str, &'static str, String)>
         ("TCP_", "KEEPIDLE", seconds(idle)),
         ("TCP_", "KEEPINTVL", seconds(every)),
         ("TCP_", "KEEPCNT", count.to_string()),
-        // A connection whose end is to be noticed does without UCX's shared memory otherwise.
+        // A connection whose end is to be noticed does without UCX's shared memory otherwise: see `is_used`.
         ("", "MM_ERROR_HANDLING", "y".into()),
     ]
 }
@@ -80,11 +81,12 @@ pub(super) fn config(
     ucx: Library,
     address: Option<IpAddr>,
     peer_timeout: Duration,
+    mode: Mode,
 ) -> Result<Config, ::ucx::Error> {
     let (mut config, version) = (ucx.config()?, ucx.version());
     let tls = std::env::var("UCX_TLS").ok();
     let mut settings = settings(peer_timeout);
-    settings.retain(|(_, name, _)| is_used(name, tls.as_deref()));
+    settings.retain(|(_, name, _)| is_used(name, tls.as_deref(), mode));
     if address.is_some() {
         // The socket of the exchange tells the end of a process and of a host. UCX 1.13 ends this process when its probe meets an endpoint
         // over TCP whose peer has left while it was being connected.
@@ -120,15 +122,19 @@ pub(super) fn watch(peer_timeout: Duration) -> Option<Watch> {
     Watch::new(peer_timeout.max(LEAST))
 }
 
-/// Whether a setting belongs to a transport that `tls`, the value of `UCX_TLS`, does not leave out: UCX warns of others.
-fn is_used(name: &str, tls: Option<&str>) -> bool {
-    let Some(tls) = tls.filter(|tls| !tls.starts_with('^')) else {
-        return true;
-    };
-    let any = |names: &[&str]| tls.split(',').any(|tl| tl == "all" || names.contains(&tl));
+/// Whether a setting is made, where `tls` is the value of `UCX_TLS`. UCX warns of those that belong to transports which this leaves out.
+///
+/// UCX's shared memory carries messages only where it is named: all senders share the receiver's queue, and one that is killed after it has
+/// taken an element and before it has filled it stops the queue for all of them, for ever. Where frames are put, only notices take it.
+fn is_used(name: &str, tls: Option<&str>, mode: Mode) -> bool {
+    let named = tls.filter(|tls| !tls.starts_with('^'));
+    let names = |names: &[&str]| named.is_some_and(|tls| tls.split(',').any(|tl| names.contains(&tl)));
+    let is_any = named.is_none() || names(&["all"]);
     match name {
-        "MM_ERROR_HANDLING" => any(&["sm", "shm", "mm", "posix", "sysv", "xpmem"]),
-        "KEEPIDLE" | "KEEPINTVL" | "KEEPCNT" => any(&["tcp"]),
+        "MM_ERROR_HANDLING" => {
+            names(&["sm", "shm", "mm", "posix", "sysv", "xpmem"]) || is_any && mode == Mode::Puts
+        }
+        "KEEPIDLE" | "KEEPINTVL" | "KEEPCNT" => is_any || names(&["tcp"]),
         _ => true,
     }
 }
@@ -139,16 +145,19 @@ mod tests {
 
     #[test]
     fn settings_of_transports_that_are_left_out_are_not_made() {
-        for (tls, memory, tcp) in [
-            (None, true, true),
-            (Some("all"), true, true),
-            (Some("tcp"), false, true),
-            (Some("self,sm"), true, false),
-            (Some("^ib"), true, true),
+        for (tls, messages, puts, tcp) in [
+            (None, false, true, true),
+            (Some("all"), false, true, true),
+            (Some("tcp"), false, false, true),
+            (Some("self,sm"), true, true, false),
+            (Some("tcp,posix"), true, true, true),
+            (Some("^ib"), false, true, true),
         ] {
-            assert_eq!(is_used("MM_ERROR_HANDLING", tls), memory, "{tls:?}");
-            assert_eq!(is_used("KEEPIDLE", tls), tcp, "{tls:?}");
-            assert!(is_used("KEEPALIVE_INTERVAL", tls));
+            for (mode, memory) in [(Mode::Messages, messages), (Mode::Puts, puts)] {
+                assert_eq!(is_used("MM_ERROR_HANDLING", tls, mode), memory, "{tls:?}");
+                assert_eq!(is_used("KEEPIDLE", tls, mode), tcp, "{tls:?}");
+                assert!(is_used("KEEPALIVE_INTERVAL", tls, mode));
+            }
         }
     }
 

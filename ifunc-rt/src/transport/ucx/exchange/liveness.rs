@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
 use crate::os::{EventFlags, is_hung_up};
-use crate::transport::ucx::engine::{Engine, LINGER, Locked, Visited};
+use crate::transport::ucx::engine::{Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 
 /// How long nothing comes any more before a connection ends whose peer has left. What a network delays for longer is lost.
-const QUIET: Duration = Duration::from_millis(20);
+const QUIET: Duration = Duration::from_millis(100);
+/// How long a connection lasts whose peer has left and from which there is always more: it may have left this socket alone.
+const LONGEST: Duration = Duration::from_secs(5);
 /// Most rounds of progress in one call.
 const ROUNDS: usize = 64;
 /// Time between two calls of the background thread to a connection whose peer has left.
@@ -106,7 +108,7 @@ impl Leaving {
             self.quiet = now;
             self.frames = frames;
         }
-        now - self.quiet >= QUIET || now - self.since >= LINGER
+        now - self.quiet >= QUIET || now - self.since >= LONGEST
     }
 }
 
@@ -159,7 +161,7 @@ mod tests {
         assert!(!is_over(step * 3, 5, false), "frames have come");
         assert!(!is_over(step * 4, 5, false));
         assert!(is_over(step * 5, 5, false));
-        assert!(!is_over(LINGER - step, 6, false));
-        assert!(is_over(LINGER, 7, true), "a peer that never stops");
+        assert!(!is_over(LONGEST - step, 6, false));
+        assert!(is_over(LONGEST, 7, true), "a peer that never stops");
     }
 }
