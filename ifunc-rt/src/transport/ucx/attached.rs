@@ -247,7 +247,12 @@ impl Locked<'_> {
         self.worker.handler().arm();
         if attached.options.progress && !self.state.closed {
             attached.set_timer();
-            if attached.options.wakeup && self.try_arm().is_err() {
+            // Where UCX moves a body, the next piece does not wait for the timer.
+            let goes_on = match attached.options.wakeup {
+                true => self.try_arm().is_err(),
+                false => self.progress(),
+            };
+            if goes_on {
                 attached.event_fd.wake();
             }
         }
