@@ -96,7 +96,7 @@ impl Locked<'_> {
         let open = acceptor.is_some()
             && !by_exchange
             && self.state.half_open().count() < MOST_HALF_OPEN
-            && self.state.closing.len() + self.state.resting < MOST_CLOSING;
+            && self.state.has_place_to_close();
         let (mut hello, mut welcomed) = (None, None);
         if let (Data::Copied(packet, len), Header::Head(head)) = (&data, head) {
             let body = packet.body(*len);
@@ -246,13 +246,20 @@ impl Locked<'_> {
     }
 }
 
+impl State {
+    /// Whether one more endpoint may be closed, or rest, at the same time as others.
+    fn has_place_to_close(&self) -> bool {
+        self.closing.len() + self.resting < MOST_CLOSING
+    }
+}
+
 impl Acceptor {
     /// Why the target takes no connection at this moment.
     fn why_busy(&self, state: &State) -> Option<String> {
         let is_taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Put(_));
         let live = state.connections.values();
         let live = live.filter(|c| is_taken(&c.stage) && c.gone.is_none() && !c.closed);
-        if state.closing.len() + state.resting >= MOST_CLOSING {
+        if !state.has_place_to_close() {
             // Each took a descriptor or more, and UCX is not done with it.
             limited!(
                 warn,

@@ -66,7 +66,11 @@ impl Locked<'_> {
         // The peer learns by its end that the connection is over.
         connection.socket = None;
         let route = connection.route;
-        let has_heard = !matches!(connection.stage, Stage::HalfOpen | Stage::Calling);
+        let is_done = match connection.stage {
+            Stage::HalfOpen => connection.leaving.is_some(),
+            Stage::Calling => false,
+            _ => true,
+        };
         let Some(endpoint) = connection.endpoint.take() else {
             return;
         };
@@ -74,7 +78,7 @@ impl Locked<'_> {
             self.state.endpoints.remove(&endpoint.id());
             self.close(endpoint)
         } else {
-            route.and_then(|route| self.leave_route(route, has_heard))
+            route.and_then(|route| self.leave_route(route, is_done))
         };
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.closing = closing;

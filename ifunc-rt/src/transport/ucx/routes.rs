@@ -24,9 +24,9 @@ pub(super) struct Route {
     to: WorkerAddress,
     /// Connections that use it.
     users: usize,
-    /// The peer has answered over it.
-    is_paired: bool,
-    /// No connection uses it, and it is not paired: when it is closed.
+    /// The peer has asked to pair, or does not any more.
+    is_done: bool,
+    /// No connection uses it, and the peer may still ask to pair: when it is closed.
     resting: Option<Instant>,
     /// Memory of connections that are over, into which the peer may still put as long as the endpoint is open.
     rings: Vec<Rings>,
@@ -74,7 +74,7 @@ impl Locked<'_> {
                     endpoint,
                     to: to.clone(),
                     users: 0,
-                    is_paired: false,
+                    is_done: false,
                     resting: None,
                     rings: Vec::new(),
                 };
@@ -86,16 +86,16 @@ impl Locked<'_> {
         Ok(unsafe { self.worker.borrow_endpoint(id) })
     }
 
-    /// A connection does not use its route any more; `has_heard`: the peer has sent something over it. Returns the operation that closes the
-    /// endpoint, if this was the last.
-    pub(super) fn leave_route(&mut self, id: EndpointId, has_heard: bool) -> Option<OperationId> {
+    /// A connection does not use its route any more; `is_done`: the peer has asked to pair, or does not any more. Returns the operation that
+    /// closes the endpoint, if this was the last.
+    pub(super) fn leave_route(&mut self, id: EndpointId, is_done: bool) -> Option<OperationId> {
         let route = self.state.routes.get_mut(&id)?;
         route.users = route.users.saturating_sub(1);
-        route.is_paired |= has_heard;
+        route.is_done |= is_done;
         if route.users > 0 {
             return None;
         }
-        if !route.is_paired {
+        if !route.is_done {
             route.resting = Some(Instant::now() + LINGER);
             self.state.resting += 1;
             return None;
