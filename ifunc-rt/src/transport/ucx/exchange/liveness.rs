@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
 use crate::os::{EventFlags, is_hung_up};
-use crate::transport::ucx::engine::{Engine, LINGER, Locked, Visited};
+use crate::transport::ucx::engine::{Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 
@@ -102,14 +102,13 @@ impl Leaving {
         }
     }
 
-    /// Whether nothing has come for so long, where so many frames have come. `goes_on`: something comes that is not counted, or that UCX
-    /// fetches.
-    fn is_over(&mut self, now: Instant, quiet: Duration, frames: u64, goes_on: bool) -> bool {
+    /// Whether nothing more comes, where so many frames have come. `goes_on`: something comes that is not counted, or that UCX fetches.
+    fn is_over(&mut self, now: Instant, frames: u64, goes_on: bool) -> bool {
         if goes_on || frames != self.frames {
             self.quiet = now;
             self.frames = frames;
         }
-        now - self.quiet >= quiet || now - self.since >= LONGEST
+        now - self.quiet >= QUIET || now - self.since >= LONGEST
     }
 }
 
@@ -124,17 +123,15 @@ impl Locked<'_> {
         if connection.gone.is_some() {
             return true;
         }
-        let (quiet, (frames, goes_on)) = match &connection.stage {
-            Stage::Open { incoming, .. } => (QUIET, incoming.come()),
+        let (frames, goes_on) = match &connection.stage {
+            Stage::Open { incoming, .. } => incoming.come(),
             // What is put is counted only when it is read.
-            Stage::Put(_) => (QUIET, (0, some)),
-            // As long as a route rests: the endpoint is closed with the connection.
-            Stage::HalfOpen => (LINGER, (0, false)),
-            _ => (QUIET, (0, false)),
+            Stage::Put(_) => (0, some),
+            _ => (0, false),
         };
         let now = Instant::now();
         let leaving = connection.leaving.get_or_insert_with(|| Leaving::new(now));
-        if !leaving.is_over(now, quiet, frames, goes_on) {
+        if !leaving.is_over(now, frames, goes_on) {
             return false;
         }
         let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
@@ -157,7 +154,7 @@ mod tests {
         let start = Instant::now();
         let mut leaving = Leaving::new(start);
         let mut is_over =
-            |after: Duration, frames, goes_on| leaving.is_over(start + after, QUIET, frames, goes_on);
+            |after: Duration, frames, goes_on| leaving.is_over(start + after, frames, goes_on);
         let step = QUIET / 2;
         assert!(!is_over(step, 0, true));
         assert!(!is_over(step * 2, 0, false));
