@@ -153,8 +153,7 @@ mod tests {
     fn a_connection_ends_when_nothing_comes_any_more_and_some_time_in_any_case() {
         let start = Instant::now();
         let mut leaving = Leaving::new(start);
-        let mut is_over =
-            |after: Duration, frames, goes_on| leaving.is_over(start + after, frames, goes_on);
+        let mut is_over = |after: Duration, frames, goes_on| leaving.is_over(start + after, frames, goes_on);
         let step = QUIET / 2;
         assert!(!is_over(step, 0, true));
         assert!(!is_over(step * 2, 0, false));
