@@ -339,7 +339,7 @@ fn what_a_peer_sent_before_it_left_arrives() {
     if !has_ucx() {
         return;
     }
-    const FRAMES: u32 = 600;
+    const FRAMES: u32 = 3000;
     let mut pair = Pair::new(Mode::Messages, &ring(4096, 1 << 24));
     for n in 1..=FRAMES {
         send(&mut pair.source, &content(n, 4000)).unwrap().unwrap();
