@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::transport::{ConnectConfig, ConnectError, ListenError};
+use crate::transport::{ConnectConfig, ConnectError, Connector, ListenError};
 
 by_each_mode! {
     a_target_listens_on_loopback_and_says_where,
@@ -145,6 +145,17 @@ fn an_attempt_whose_time_is_over_is_made_nevertheless() {
 }
 
 /// A target whose process does not serve.
+/// A source connects, on a worker of its own or on that of another target, until its time is over.
+fn time_out(beside: Option<&dyn Connector>, silent: &dyn Listener, until: Instant) {
+    let to = address(silent);
+    let error = match beside {
+        Some(connector) => connector.connect(&to, &ConnectConfig::default(), until).unwrap(),
+        None => connect(&to, until),
+    };
+    let error = error.map(drop).unwrap_err();
+    assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+}
+
 #[test]
 fn an_attempt_without_an_answer_is_over_at_its_deadline() {
     if !has_ucx() {
@@ -156,13 +167,7 @@ fn an_attempt_without_an_answer_is_over_at_its_deadline() {
     for beside in [true, false] {
         // Another one each time: when an attempt is over, the background thread looks whether more has come of it, and of others.
         let silent = listen(&any(Mode::Messages), small()).unwrap();
-        let to = address(&*silent);
-        let error = match beside {
-            true => connector.connect(&to, &ConnectConfig::default(), until).unwrap(),
-            false => connect(&to, until),
-        };
-        let error = error.map(drop).unwrap_err();
-        assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+        time_out(beside.then_some(&*connector), &*silent, until);
         let late = Instant::now().checked_duration_since(until).unwrap();
         // Long before an attempt is hopeless.
         assert!(late < Duration::from_secs(5), "{late:?}");
@@ -179,13 +184,7 @@ fn targets_that_are_never_polled_leave_beside_their_sources() {
     let connector = listener.connector().unwrap();
     for beside in [true, false].repeat(8) {
         let silent = listen(&any(Mode::Messages), small()).unwrap();
-        let (to, now) = (address(&*silent), Instant::now());
-        let error = match beside {
-            true => connector.connect(&to, &ConnectConfig::default(), now).unwrap(),
-            false => connect(&to, now),
-        };
-        let error = error.map(drop).unwrap_err();
-        assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+        time_out(beside.then_some(&*connector), &*silent, Instant::now());
     }
 }
 
