@@ -1,7 +1,7 @@
 //! `cargo xtask package`: the published crates build from their packages.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::process::{OUR_PROFILE, cargo, output, status};
@@ -24,13 +24,19 @@ pub(crate) fn run(steps: &mut Steps) {
             cargo(["build", "--workspace", "--locked"])
                 .args(OUR_PROFILE)
                 .current_dir(&folder)
-                .env("CARGO_TARGET_DIR", crate::target()),
+                .env("CARGO_TARGET_DIR", unpacked_target()),
         );
     if built {
         steps.step("a project of the packaged command", || {
             new_project(&names, &folder)
         });
     }
+}
+
+/// Where the unpacked crates are built. Cargo gives the libraries that C links the same file names as the checkout's: in one
+/// directory each would take the other's for its own.
+fn unpacked_target() -> PathBuf {
+    crate::scratch().join("packages-target")
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -110,7 +116,7 @@ fn pack(names: &[String], folder: &Path) -> Result<(), String> {
 fn new_project(names: &[String], folder: &Path) -> Result<String, String> {
     let project = crate::scratch().join("packaged-hello");
     let _ = fs::remove_dir_all(&project);
-    let mut new = Command::new(crate::target().join("debug/cargo-ifunc"));
+    let mut new = Command::new(unpacked_target().join("debug/cargo-ifunc"));
     new.args(["ifunc", "new"]).arg(&project).stdin(Stdio::null());
     status(&mut new)?;
     let manifest = read(&project.join("Cargo.toml"))?;
@@ -130,6 +136,6 @@ fn new_project(names: &[String], folder: &Path) -> Result<String, String> {
     write(&project.join("Cargo.lock"), &read(&folder.join("Cargo.lock"))?)?;
     check
         .current_dir(&project)
-        .env("CARGO_TARGET_DIR", crate::target());
+        .env("CARGO_TARGET_DIR", unpacked_target());
     status(&mut check).map(|()| format!("`{line}`"))
 }
