@@ -20,7 +20,7 @@ pub(crate) const FIGURE: Figure = Figure {
 
 /// Sizes of images, with the payload sizes for each. The ifunc that sums payloads of any length is larger
 /// than the small image.
-const IMAGES: [(usize, &[usize]); 2] = [(200, &[8]), (8 << 10, &[8, 256, 4 << 10])];
+const IMAGES: [(usize, &[usize]); 2] = [(512, &[8]), (8 << 10, &[8, 256, 4 << 10])];
 
 fn run(bench: &mut Bench) -> Result<()> {
     for (image, sizes) in IMAGES {
