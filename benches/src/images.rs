@@ -3,6 +3,9 @@
 use anyhow::{Result, ensure};
 use ifunc_abi::image::{Image, ImageParts};
 
+/// The smallest image of the figures: that of `count` has 445 bytes.
+pub(crate) const SMALL: usize = 512;
+
 /// Builds images with the same function and different ids.
 pub(crate) struct Images {
     parts: ImageParts,

@@ -6,6 +6,7 @@ use super::Figure;
 use super::settings::{Candidates, SHARED_MEMORY};
 use super::shm::percentiles;
 use crate::Bench;
+use crate::images::SMALL;
 use crate::pair::{Pair, Pattern};
 use crate::program::Program;
 use crate::row::Row;
@@ -20,7 +21,7 @@ pub(crate) const FIGURE: Figure = Figure {
 
 /// Sizes of images, with the payload sizes for each. The ifunc that sums payloads of any length is larger
 /// than the small image.
-const IMAGES: [(usize, &[usize]); 2] = [(512, &[8]), (8 << 10, &[8, 256, 4 << 10])];
+const IMAGES: [(usize, &[usize]); 2] = [(SMALL, &[8]), (8 << 10, &[8, 256, 4 << 10])];
 
 fn run(bench: &mut Bench) -> Result<()> {
     for (image, sizes) in IMAGES {

@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::Figure;
 use crate::Bench;
 use crate::c::Libraries;
+use crate::images::SMALL;
 use crate::program::Program;
 use crate::row::Row;
 use crate::slot_program::SlotProgram;
@@ -17,7 +18,7 @@ pub(crate) const FIGURE: Figure = Figure {
 };
 
 /// Sizes of images in bytes. The first is little more than that of the function itself, with its entry for batches.
-const SIZES: [usize; 3] = [512, 4 << 10, 64 << 10];
+const SIZES: [usize; 3] = [SMALL, 4 << 10, 64 << 10];
 
 const NOTE: &str = "Medians of single arrivals. Ours: the round trip of a call with new code, minus one of a call with installed code, so everything that \
     new code adds: copies into and out of the ring, hashing, validation, writing to the arena, running; and, when the target's cache is full, \
