@@ -13,7 +13,8 @@ use crate::tail::Tail;
 /// checkout, too.
 pub(crate) const WHOLE: [&str; 2] = ["--workspace", "--locked"];
 
-/// The checkout's dev profile, for other workspaces that use its target directory: they share what is compiled.
+/// The checkout's dev profile, for other workspaces: those that use its target directory share what is compiled, and others compile as
+/// little debug information.
 pub(crate) const OUR_PROFILE: [&str; 6] = [
     "--config",
     "profile.dev.debug=\"line-tables-only\"",
