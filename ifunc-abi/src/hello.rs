@@ -35,7 +35,7 @@ use crate::frame::Limits;
 
 /// Version of everything that crosses a link: handshake, headers, the bodies of frames, and the layouts of the transports.
 /// Both sides of a connection must have the same.
-pub const WIRE_VERSION: u32 = 13;
+pub const WIRE_VERSION: u32 = 14;
 
 const MAGIC: [u8; 5] = *b"ifunc";
 const KIND_HELLO: u32 = 0;

@@ -111,24 +111,20 @@ impl AsFd for Epoll {
 
 /// Waits until `fd` is readable or the deadline has passed. Returns whether it is readable. A signal ends the wait too.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>, until: Instant) -> bool {
-    wait_readable_either(fd, None, until)
+    wait_readable_any(fd, None, until)
 }
 
-/// Waits until `fd` or `other` is readable or the deadline has passed. Returns whether `fd` is readable. A signal ends the
-/// wait too.
-pub(crate) fn wait_readable_either(
-    fd: BorrowedFd<'_>,
-    other: Option<BorrowedFd<'_>>,
+/// Waits until `fd` or one of the `others` is readable or the deadline has passed. Returns whether `fd` is readable. A signal ends
+/// the wait too.
+pub(crate) fn wait_readable_any<'a>(
+    fd: BorrowedFd<'a>,
+    others: impl IntoIterator<Item = BorrowedFd<'a>>,
     until: Instant,
 ) -> bool {
     let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-    let wanted = PollFlags::IN | PollFlags::RDHUP;
-    let mut fds = [
-        PollFd::from_borrowed_fd(fd, wanted),
-        PollFd::from_borrowed_fd(other.unwrap_or(fd), wanted),
-    ];
-    let count = 1 + usize::from(other.is_some());
-    matches!(event::poll(&mut fds[..count], timeout.as_ref()), Ok(1..)) && !fds[0].revents().is_empty()
+    let wanted = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::RDHUP);
+    let mut fds = Vec::from_iter(std::iter::once(fd).chain(others).map(wanted));
+    matches!(event::poll(&mut fds, timeout.as_ref()), Ok(1..)) && !fds[0].revents().is_empty()
 }
 
 /// Whether the peer of a connected socket has closed it, whatever it wrote before.

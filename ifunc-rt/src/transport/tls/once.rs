@@ -1,4 +1,5 @@
-//! TLS around one message of each side, for a transport that learns by it who its peer is and then goes on by other means.
+//! TLS around one message of each side, for a transport that learns by it who its peer is and then goes on by other means; and around
+//! what such a transport says beside those.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -69,27 +70,53 @@ impl Asked {
         server: &Server,
         connect: &Connect,
         from: Option<SocketAddr>,
-    ) -> Option<(Answer, Result<Peer, String>)> {
+    ) -> Option<(Encrypted, Result<Peer, String>)> {
         let (stream, proof) = self.0.into_established()?;
-        Some((Answer(stream), admit(connect, &server.keys, proof, from)))
+        Some((Encrypted(stream), admit(connect, &server.keys, proof, from)))
     }
 }
 
-/// The stream to a source that waits for an answer.
-pub(in crate::transport) struct Answer(Stream);
+/// A stream whose ends have proved their keys.
+pub(in crate::transport) struct Encrypted(Stream);
 
-impl Answer {
-    /// Sends the answer, after which nothing follows. Returns whether the socket took all of it.
-    pub(in crate::transport) fn send(mut self, socket: BorrowedFd<'_>, message: &[u8]) -> bool {
+impl Encrypted {
+    /// Sends a message. Returns whether the socket took all of it.
+    pub(in crate::transport) fn send(&mut self, socket: BorrowedFd<'_>, message: &[u8]) -> bool {
+        self.0.encrypt(message, &[]);
+        self.flush(socket)
+    }
+
+    /// Sends a message after which nothing follows. Returns whether the socket took all of it.
+    pub(in crate::transport) fn send_last(mut self, socket: BorrowedFd<'_>, message: &[u8]) -> bool {
         self.0.encrypt(message, &[]);
         self.0.close();
+        self.flush(socket)
+    }
+
+    fn flush(&mut self, socket: BorrowedFd<'_>) -> bool {
         self.0.flush(socket).is_ok() && !self.0.has_backlog()
+    }
+
+    /// Takes what has arrived, a bounded number of bytes, and calls `take` with what was encrypted.
+    ///
+    /// # Errors
+    /// The peer closed the socket: no reason; or TLS refuses what it sent.
+    pub(in crate::transport) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        take: impl FnMut(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<(), Option<&'static str>> {
+        self.0.receive(socket, take).map_err(|end| match end {
+            End::Closed | End::Cut => None,
+            End::Tls(_) => Some("a record that TLS refuses"),
+            End::Malformed(why) => Some(why),
+        })
     }
 }
 
 /// Sends a message to the target at `address`, and calls `take` with what it answers, until `take` returns that this was all. `check`
 /// sees the socket before what has arrived is taken for TLS. Before each wait `next_wait` says until when to wait; `None`: not any more.
-/// Returns who the target is.
+/// Returns who the target is, and the stream.
 ///
 /// # Errors
 /// The target is none that this process knows, refuses the handshake or does not answer.
@@ -101,12 +128,13 @@ pub(in crate::transport) fn ask(
     check: impl FnMut(BorrowedFd<'_>) -> Result<(), ConnectError>,
     take: impl FnMut(&[u8]) -> Result<bool, &'static str>,
     next_wait: impl FnMut() -> Option<Instant>,
-) -> Result<Peer, ConnectError> {
+) -> Result<(Peer, Encrypted), ConnectError> {
     let attempt = Attempt {
         address: address.to_owned(),
         deadline: Instant::now(),
     };
     attempt.check_targets(keys)?;
     let stream = attempt.converse(keys, host, socket, message, check, take, next_wait)?;
-    attempt.peer(&stream, keys, host)
+    let peer = attempt.peer(&stream, keys, host)?;
+    Ok((peer, Encrypted(stream)))
 }

@@ -19,6 +19,9 @@ impl Locked<'_> {
     #[inline]
     pub(super) fn dispatch(&mut self) -> bool {
         let some = !self.worker.handler().is_empty() && self.dispatch_events();
+        if self.engine().do_notices_wait() {
+            self.receive_all_notices();
+        }
         if self.state.has_housekeeping() {
             self.do_housekeeping();
         }
@@ -179,7 +182,7 @@ impl Locked<'_> {
     }
 
     /// A notice of the peer's transport.
-    fn notice(
+    pub(super) fn notice(
         &mut self,
         id: ConnectionId,
         notice: Notice,
@@ -262,8 +265,6 @@ impl Locked<'_> {
                 }
                 if let Err(status) = result {
                     self.lose(id, "sending", status);
-                } else if owes && self.state.mode == Mode::Puts {
-                    self.answer(id);
                 } else if owes {
                     self.credit(id);
                 }
@@ -297,6 +298,10 @@ impl Locked<'_> {
 
     /// Sends a notice, with the credits that there are.
     pub(super) fn notify_peer(&mut self, id: ConnectionId, notice: Notice, number: u64, body: &[u8]) {
+        if self.state.mode == Mode::Puts {
+            let head = Head::notice(notice, number, body.len(), Default::default());
+            return self.send_notice(id, &head, body);
+        }
         let mut packet = self.packet(body.len());
         packet.body_mut(body.len()).copy_from_slice(body);
         let credits = match self.state.connections.get_mut(&id) {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ use super::handshake::Mode;
 use super::lock::{Held, Lock};
 use super::settings;
 use super::table::{Closing, State};
-use crate::os::{EventFd, wait_readable};
+use crate::os::EventFd;
 
 /// The active message's id.
 pub(super) const MESSAGE: u16 = 1;
 /// How long a side that closes a connection waits until its peer has all that it sent before.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 /// How long endpoints are waited for that are being closed by force, which asks nothing of the peer.
-const CLOSING: Duration = Duration::from_millis(500);
+pub(super) const CLOSING: Duration = Duration::from_millis(500);
 /// Calls of progress between two checks for silent peers, where no thread sleeps.
 const WATCHED: u64 = 4096;
 /// The longest sleep of a thread that waits for UCX.
@@ -39,6 +39,8 @@ pub(crate) struct Engine {
     polls: AtomicU64,
     /// The polls of a target's.
     pub(super) polling: Polling,
+    /// The background thread found notices, and another thread had the lock.
+    notices_wait: AtomicBool,
     /// The id of the active messages that are received.
     am_id: u16,
     /// The worker is the application's.
@@ -91,11 +93,12 @@ impl Engine {
         peer_timeout: Duration,
         mode: Mode,
     ) -> Result<Arc<Self>, Error> {
-        let mut features = Features::AM | Features::WAKEUP;
-        if mode == Mode::Puts {
-            features = features | Features::RMA;
-        }
-        let context = ucx.context(&settings::config(ucx, address, peer_timeout, mode)?, features)?;
+        let carried = match mode {
+            Mode::Messages => Features::AM,
+            Mode::Puts => Features::RMA,
+        };
+        let config = settings::config(ucx, address, peer_timeout, mode)?;
+        let context = ucx.context(&config, carried | Features::WAKEUP)?;
         let context = context.am_alignment(BODY_ALIGN);
         let mut worker: Worker<EventQueue> = context.worker(EventQueue::new(None))?;
         // A duplicate, which stays open as long as the engine.
@@ -103,7 +106,9 @@ impl Engine {
             doing: "duplicating UCX's descriptor to sleep on",
             status: ucx.status(code::UCS_ERR_IO_ERROR),
         })?;
-        worker.receive(MESSAGE)?;
+        if mode == Mode::Messages {
+            worker.receive(MESSAGE)?;
+        }
         let mut state = State::new(mode);
         state.watch = settings::watch(peer_timeout);
         Ok(Arc::new_cyclic(|own| Self {
@@ -111,6 +116,7 @@ impl Engine {
             event_fd: Some(event_fd),
             polls: AtomicU64::new(0),
             polling: Polling::default(),
+            notices_wait: AtomicBool::new(false),
             am_id: MESSAGE,
             attached: None,
             own: Weak::clone(own),
@@ -146,6 +152,7 @@ impl Engine {
             event_fd: None,
             polls: AtomicU64::new(0),
             polling: Polling::default(),
+            notices_wait: AtomicBool::new(false),
             am_id: options.am_id,
             attached: Some(attached),
             own: Weak::clone(own),
@@ -207,6 +214,17 @@ impl Engine {
         debug_assert!(self.attached.is_none());
         let core = self.core.try_lock()?;
         Some(Locked { engine: self, core })
+    }
+
+    /// Lets the next progress of the thread that has the lock take the notices that have arrived.
+    pub(super) fn say_that_notices_wait(&self) {
+        self.notices_wait.store(true, Ordering::Release);
+    }
+
+    /// Whether notices wait, once each time that it was said.
+    #[inline]
+    pub(super) fn do_notices_wait(&self) -> bool {
+        self.notices_wait.load(Ordering::Relaxed) && self.notices_wait.swap(false, Ordering::Acquire)
     }
 
     /// How often UCX was progressed.
@@ -310,6 +328,10 @@ impl Locked<'_> {
     ) -> bool {
         loop {
             let some = self.progress();
+            if self.state.mode == Mode::Puts {
+                self.receive_all_notices();
+                self.hang_up_ended();
+            }
             if done(self) {
                 return true;
             }
@@ -326,7 +348,7 @@ impl Locked<'_> {
                 return true;
             }
             std::thread::sleep(self.backoff());
-            wait_readable(self.engine.bell(), deadline.min(now + SLICE));
+            self.wait_for_events(deadline.min(now + SLICE));
         }
     }
 }
@@ -346,5 +368,6 @@ impl Drop for Engine {
         locked.wait_for_closes();
         locked.progress_until(Instant::now() + CLOSING, |locked| locked.state.closing.is_empty());
         locked.forget_all();
+        locked.flush_resting();
     }
 }

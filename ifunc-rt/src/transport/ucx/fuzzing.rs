@@ -2,7 +2,8 @@
 
 use super::exchange::Incoming;
 use super::exchange::acceptor::worker_of;
-use super::handshake::{Hello, Mode, Welcome};
+use super::exchange::notices::Channel;
+use super::handshake::{Hello, LONGEST, Mode, Welcome};
 use super::header::{HEADER, Head, Name};
 use super::packed::{Entries, LENGTHS, NAME, append};
 use super::put::fuzzing::offer;
@@ -39,7 +40,21 @@ fn packed(message: &[u8]) {
     assert!(decoded.next().is_none());
 }
 
-/// Takes the bytes for the header of an active message, for a handshake message from either side, and for a message of the exchange
+/// Takes the bytes for notices over a socket. Those that are whole are what was sent, but for their headers' spare bytes.
+fn notices(message: &[u8]) {
+    let mut channel = Channel::default();
+    let mut bodies = 0;
+    for piece in message.chunks(61) {
+        channel.arrived(piece);
+        while let Ok(Some((_, _, body))) = channel.next() {
+            assert!(body.len() <= LONGEST);
+            bodies += HEADER + body.len();
+        }
+    }
+    assert!(bodies <= message.len());
+}
+
+/// Takes the bytes for the header of an active message, for notices, for a handshake message from either side, and for a message of the exchange
 /// before it.
 pub(crate) fn handshake(message: &[u8]) {
     if let Some(header) = message.first_chunk::<HEADER>() {
@@ -71,6 +86,7 @@ pub(crate) fn handshake(message: &[u8]) {
             offer(ring, welcome.to_target);
         }
     }
+    notices(message);
     offer(
         message,
         crate::transport::RingSize {

@@ -1,4 +1,4 @@
-//! The handshake over UCX. All numbers are little-endian.
+//! The handshake over UCX, or, where frames are put, over the socket of the exchange. All numbers are little-endian.
 //!
 //! ```text
 //! Hello     hello, name (u64), nonce (u128), address of a UCX worker (as `ucx-worker:` has it) or nothing

@@ -1,4 +1,5 @@
-//! The header of an active message, which is a frame's or a message of the transport itself.
+//! The header of an active message, which is a frame's or a notice: a message of the transport itself. Notices that go over a
+//! [socket](super::exchange::notices) begin with it, too.
 //!
 //! Five little-endian 64-bit words, which are the message's header in UCX's sense. The body is the message's data, so that UCX can
 //! align it and have it fetched. So is what is said before both sides know that they speak the same version

@@ -7,7 +7,8 @@
 //! it was encoded in ([`packet`]); UCX sends small ones eagerly and lets large ones be fetched ([`header`]). Short frames may share a message
 //! ([`packed`]), as those that one poll of a target sends to a peer do ([`gather`]). What may be under way is
 //! bounded by credits ([`credits`]), so that a peer cannot make this process take memory without limit. Messages may
-//! overtake each other; frames are put in order before their credits are given back.
+//! overtake each other; frames are put in order before their credits are given back. Where frames are put, handshake and notices stay on
+//! the socket of the exchange, and UCX carries no message.
 //!
 //! UCX makes progress in every poll for frames. A large body is fetched with its sender's help, and what a full
 //! socket did not take is sent later, so a source that sends and then does nothing keeps the end of it to itself until its

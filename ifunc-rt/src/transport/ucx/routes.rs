@@ -6,13 +6,14 @@
 //!
 //! A route over which nothing has come stays open for a while when no connection uses it any more. The peer's request to pair may be on its
 //! way; where it finds no endpoint, UCX makes one of its own and answers over that, by a connection of its own over TCP. UCX 1.13 ends a process
-//! that destroys a worker with such an answer under way.
+//! that destroys a worker with such an answer under way: one with endpoints that rest is flushed before.
 
 use std::time::Instant;
 
-use ::ucx::{Endpoint, EndpointId, OperationId, Status};
+use ::ucx::{Endpoint, EndpointId, Operation, OperationId, Operations as _, Posted, Status};
 
-use super::engine::{LINGER, Locked};
+use super::engine::{CLOSING, LINGER, Locked};
+use super::packet::{Packet, Purpose};
 use super::put::rings::Rings;
 use super::table::{ConnectionId, State};
 use crate::transport::LinkError;
@@ -112,6 +113,23 @@ impl Locked<'_> {
             if let Some(route) = self.state.remove_route(id) {
                 self.close_route(route);
             }
+        }
+    }
+
+    /// Lets UCX send, for a bounded time, what it answers peers over endpoints that rest: the worker is about to be destroyed.
+    pub(super) fn flush_resting(&mut self) {
+        if self.state.resting == 0 {
+            return;
+        }
+        let mut packet = self.packet(0);
+        packet.set_purpose(Purpose::Idle);
+        match self.worker.post(Operation::FlushWorker, packet.0) {
+            Ok(Posted::Done(buffer)) => self.give(Packet(buffer)),
+            Ok(Posted::UnderWay(_)) => {
+                let until = Instant::now() + CLOSING;
+                self.progress_until(until, |locked| locked.worker.under_way() == 0);
+            }
+            Err(status) => tracing::debug!(%status, "a worker that is about to end cannot be flushed"),
         }
     }
 

@@ -125,8 +125,7 @@ pub(super) fn watch(peer_timeout: Duration) -> Option<Watch> {
 /// Whether a setting is made, where `tls` is the value of `UCX_TLS`. UCX warns of those that belong to transports which this leaves out.
 ///
 /// UCX's shared memory carries messages only where it is named: all senders share the receiver's queue, and one that is killed after it has
-/// taken an element and before it has filled it stops the queue for all of them, for ever. Where frames are put, only hellos and
-/// notices take it.
+/// taken an element and before it has filled it stops the queue for all of them, for ever. Puts do not take it.
 fn is_used(name: &str, tls: Option<&str>, mode: Mode) -> bool {
     let named = tls.filter(|tls| !tls.starts_with('^'));
     let names = |names: &[&str]| named.is_some_and(|tls| tls.split(',').any(|tl| names.contains(&tl)));

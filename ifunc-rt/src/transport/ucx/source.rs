@@ -15,6 +15,7 @@ use super::attempts;
 use super::attempts::Attempt;
 use super::engine::{Engine, Locked};
 use super::exchange::liveness::Liveness;
+use super::exchange::notices::Channel;
 use super::exchange::source::{Host, closed};
 use super::handshake::{Hello, Mode, Nonce};
 use super::header::Notice;
@@ -62,7 +63,9 @@ pub(crate) fn connect(to: &Address, config: &ConnectConfig, deadline: Instant) -
                     nonce: Nonce::NONE,
                     own: Some(own),
                 };
-                locked.call(&engine, endpoint, config.hello, Some(to), &address)
+                let calling = locked.call(&engine, endpoint, &address);
+                locked.greet(calling.id, config.hello, Some(to));
+                calling
             }
             _ => return Err(ConnectError::Worker),
         };
@@ -188,7 +191,9 @@ impl Over {
         }
         // SAFETY: by the promise of `over`, as the application has not said that the peer is gone.
         let endpoint = unsafe { locked.worker.borrow_endpoint(self.endpoint) };
-        Ok(locked.call(&self.engine, endpoint, self.hello, None, &format!("{self:?}")))
+        let calling = locked.call(&self.engine, endpoint, &format!("{self:?}"));
+        locked.greet(calling.id, self.hello, None);
+        Ok(calling)
     }
 }
 
@@ -225,9 +230,11 @@ impl Engine {
             nonce: answered.nonce,
             own: None,
         };
-        let mut calling = locked.call(self, endpoint, config.hello, Some(to), host.address);
+        let mut calling = locked.call(self, endpoint, host.address);
         calling.has_answered = true;
-        let socket = match Liveness::of_source(self, calling.id, answered.socket) {
+        // Where frames are put, the socket carries the hello, and what follows.
+        let channel = (host.mode == Mode::Puts).then(|| Channel::new(answered.encrypted));
+        let socket = match Liveness::of_source(self, calling.id, answered.socket, channel) {
             Ok(socket) => socket,
             Err(source) => {
                 // The end of the call uses the lock.
@@ -241,45 +248,43 @@ impl Engine {
         if let Some(connection) = locked.state.connections.get_mut(&calling.id) {
             (connection.socket, connection.known) = (Some(socket), answered.known);
         }
+        locked.greet(calling.id, config.hello, Some(to));
         drop(locked);
         Ok(calling)
     }
 }
 
 impl Locked<'_> {
-    /// Sends a hello: to a worker, or over an endpoint of the application's.
-    fn call(
-        &mut self,
-        engine: &Arc<Engine>,
-        endpoint: Endpoint,
-        hello: hello::Hello,
-        to: Option<Worker>,
-        address: &str,
-    ) -> Calling {
-        let mode = self.state.mode;
-        let id = self.state.insert(endpoint, Stage::Calling);
-        if let Some(connection) = self.state.connections.get_mut(&id) {
-            let (mut nonce, mut own) = (Nonce::NONE, None);
-            if let Some(to) = to {
-                connection.am_id = Some(to.am_id);
-                connection.peer = to.nonce.name();
-                (nonce, own) = (to.nonce, to.own);
-            }
-            let hello = Hello {
-                hello,
-                name: connection.name,
-                nonce,
-                address: own,
-            };
-            self.notify_peer(id, Notice::Hello, 0, &hello.encode(mode));
-        }
+    /// Makes a connection to a target that is about to be sent a hello.
+    fn call(&mut self, engine: &Arc<Engine>, endpoint: Endpoint, address: &str) -> Calling {
         Calling {
             engine: Arc::clone(engine),
-            id,
+            id: self.state.insert(endpoint, Stage::Calling),
             address: address.to_owned(),
             has_answered: false,
             is_decided: false,
         }
+    }
+
+    /// Sends a hello: to a worker, or over an endpoint of the application's.
+    fn greet(&mut self, id: ConnectionId, hello: hello::Hello, to: Option<Worker>) {
+        let mode = self.state.mode;
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        let (mut nonce, mut address) = (Nonce::NONE, None);
+        if let Some(to) = to {
+            connection.am_id = Some(to.am_id);
+            connection.peer = to.nonce.name();
+            (nonce, address) = (to.nonce, to.own);
+        }
+        let hello = Hello {
+            hello,
+            name: connection.name,
+            nonce,
+            address,
+        };
+        self.notify_peer(id, Notice::Hello, 0, &hello.encode(mode));
     }
 }
 

@@ -158,7 +158,7 @@ pub(super) struct Connection {
     pub(super) under_way: UnderWay,
     /// The packed ones among them, which UCX sends in turn.
     pub(super) packed_under_way: usize,
-    /// Credits, or a doorbell where frames are put, are to be sent when fewer messages are under way.
+    /// Credits are to be sent when fewer messages are under way.
     pub(super) owes_credits: bool,
     /// The message that is open for more frames.
     pub(super) pack: Option<Pack>,

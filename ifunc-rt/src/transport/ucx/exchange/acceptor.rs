@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use ifunc_abi::hello::{Exchange, HelloError};
 
 use super::liveness::Liveness;
+use super::notices::Channel;
 use super::{Incoming, TLS, first_byte, send_some};
 use crate::observe::limited;
 use crate::policy::SharedConnect;
@@ -13,7 +14,7 @@ use crate::transport::address::WorkerAddress;
 use crate::transport::half_open::HalfOpen;
 use crate::transport::handshake::cut;
 use crate::transport::socket::peer_address;
-use crate::transport::tls::once;
+use crate::transport::tls::once::{self, Encrypted};
 use crate::transport::ucx::engine::{Engine, Visited};
 use crate::transport::ucx::handshake::Mode;
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
@@ -172,7 +173,7 @@ impl Acceptor {
         socket: Watch,
         known: Option<Peer>,
         address: &WorkerAddress,
-        answer: Option<once::Answer>,
+        answer: Option<Encrypted>,
     ) {
         let Some(engine) = Visited::of(&self.engine) else {
             return;
@@ -188,8 +189,9 @@ impl Acceptor {
             nonce: nonce.0,
             address: &own,
         };
-        let is_sent = self.send(&socket, self.mode, &message, answer);
-        let liveness = Liveness::new(Weak::clone(&self.engine), id, socket);
+        let channel = self.send(&socket, self.mode, &message, answer);
+        let is_sent = channel.is_some();
+        let liveness = Liveness::new(Weak::clone(&self.engine), id, socket, channel.flatten());
         match liveness {
             Ok(liveness) if is_sent => {
                 if let Some(connection) = locked.state.connections.get_mut(&id) {
@@ -206,7 +208,7 @@ impl Acceptor {
     }
 
     /// Says that the target does not take the connection, and why.
-    fn refuse(&self, socket: &Watch, mode: Mode, (is_busy, why): Refused, answer: Option<once::Answer>) {
+    fn refuse(&self, socket: &Watch, mode: Mode, (is_busy, why): Refused, answer: Option<Encrypted>) {
         let why = cut(&why);
         let message = if is_busy {
             Exchange::Busy(why)
@@ -218,13 +220,27 @@ impl Acceptor {
         let _ = Incoming::default().receive(socket.as_fd());
     }
 
-    /// Sends an answer. Returns whether the socket took all of it.
-    fn send(&self, socket: &Watch, mode: Mode, message: &Exchange<'_>, answer: Option<once::Answer>) -> bool {
+    /// Sends an answer. Returns by what notices follow it, if they do; `None`: the socket did not take all of the answer.
+    fn send(
+        &self,
+        socket: &Watch,
+        mode: Mode,
+        message: &Exchange<'_>,
+        answer: Option<Encrypted>,
+    ) -> Option<Option<Channel>> {
         let mut bytes = Vec::new();
         message.encode(mode.tag(), &mut bytes);
+        let goes_on = mode == Mode::Puts && matches!(message, Exchange::Worker { .. });
         match answer {
-            Some(answer) => answer.send(socket.as_fd(), &bytes),
-            None => send_some(socket.as_fd(), &bytes) == Ok(bytes.len()),
+            Some(mut stream) if goes_on => {
+                let is_sent = stream.send(socket.as_fd(), &bytes);
+                is_sent.then(|| Some(Channel::new(Some(stream))))
+            }
+            Some(stream) => stream.send_last(socket.as_fd(), &bytes).then_some(None),
+            None => {
+                let is_sent = send_some(socket.as_fd(), &bytes) == Ok(bytes.len());
+                is_sent.then(|| goes_on.then(|| Channel::new(None)))
+            }
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The socket of an exchange, as long as the connection lives.
+//! The socket of an exchange, as long as the connection lives. Where frames are put, it carries the [`notices`](super::notices).
 //!
 //! Its end says that the peer has left, and not that all has arrived which the peer sent before: that goes other ways, and may be slower. So
 //! the connection ends when nothing has come for [`QUIET`], or by UCX, where that reports the end of the endpoint itself.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
+use super::notices::Channel;
 use crate::os::{EventFlags, is_hung_up};
 use crate::transport::ucx::engine::{Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
@@ -24,13 +25,18 @@ const ROUNDS: usize = 64;
 const RETRY: Duration = Duration::from_millis(2);
 
 /// A connection's socket. Its end, on the other side, is the end of the connection there.
-pub(in crate::transport::ucx) struct Liveness(Arc<Connection>);
+pub(in crate::transport::ucx) struct Liveness {
+    watched: Arc<Connection>,
+    /// Where notices follow the exchange.
+    channel: Option<Channel>,
+}
 
 /// The connection of a socket.
 struct Connection {
     socket: Watch,
     engine: Weak<Engine>,
     id: ConnectionId,
+    has_channel: bool,
 }
 
 impl Liveness {
@@ -39,23 +45,55 @@ impl Liveness {
         engine: &Arc<Engine>,
         id: ConnectionId,
         socket: OwnedFd,
+        channel: Option<Channel>,
     ) -> std::io::Result<Self> {
         let watcher = Watcher::of_this_process()?;
-        Self::new(Arc::downgrade(engine), id, Watch::new(&watcher, socket))
+        Self::new(Arc::downgrade(engine), id, Watch::new(&watcher, socket), channel)
     }
 
-    pub(super) fn new(engine: Weak<Engine>, id: ConnectionId, socket: Watch) -> std::io::Result<Self> {
-        let connection = Arc::new(Connection { socket, engine, id });
-        let watched = Arc::downgrade(&connection);
-        // Nothing is sent any more: what a peer sends nevertheless is not read, and wakes no thread.
-        let events = EventFlags::RDHUP | EventFlags::ONESHOT;
-        connection.socket.watch(events, watched)?;
-        Ok(Self(connection))
+    pub(super) fn new(
+        engine: Weak<Engine>,
+        id: ConnectionId,
+        socket: Watch,
+        channel: Option<Channel>,
+    ) -> std::io::Result<Self> {
+        let watched = Arc::new(Connection {
+            socket,
+            engine,
+            id,
+            has_channel: channel.is_some(),
+        });
+        watched.watch()?;
+        Ok(Self { watched, channel })
     }
 
     /// Whether the peer has closed the socket.
     pub(in crate::transport::ucx) fn is_hung_up(&self) -> bool {
-        is_hung_up(self.0.socket.as_fd())
+        is_hung_up(self.watched.socket.as_fd())
+    }
+
+    /// By what notices go, and the socket.
+    pub(super) fn channel(&mut self) -> Option<(&mut Channel, BorrowedFd<'_>)> {
+        Some((self.channel.as_mut()?, self.watched.socket.as_fd()))
+    }
+
+    /// The socket, where it carries notices.
+    pub(super) fn notices(&self) -> Option<BorrowedFd<'_>> {
+        self.channel.as_ref().map(|_| self.watched.socket.as_fd())
+    }
+}
+
+impl Connection {
+    fn watch(self: &Arc<Self>) -> std::io::Result<()> {
+        let watched = Arc::downgrade(self);
+        let ends = EventFlags::RDHUP | EventFlags::ONESHOT;
+        // Elsewhere nothing is sent any more: what a peer sends nevertheless is not read, and wakes no thread.
+        let events = if self.has_channel {
+            ends | EventFlags::IN
+        } else {
+            ends
+        };
+        self.socket.watch(events, watched)
     }
 }
 
@@ -66,18 +104,32 @@ impl Watched for Connection {
 
     fn due(self: Arc<Self>, _: Token) {
         // The time of a half-open connection passes also where it is one no more.
-        if !is_hung_up(self.socket.as_fd()) {
+        let is_hung_up = is_hung_up(self.socket.as_fd());
+        if !is_hung_up && !self.has_channel {
             return;
         }
         let Some(engine) = Visited::of(&self.engine) else {
             return;
         };
         // A thread that connects or closes has the lock for long: other sockets do not wait for it.
-        let is_over = engine
-            .try_lock()
-            .is_some_and(|mut locked| locked.hang_up(self.id));
-        if !is_over {
+        let Some(mut locked) = engine.try_lock() else {
+            if self.has_channel {
+                engine.say_that_notices_wait();
+            }
+            return self.socket.call_in(RETRY);
+        };
+        if self.has_channel {
+            locked.receive_notices(self.id);
+            locked.dispatch();
+            // A thread that sleeps on the worker learns of them.
+            locked.wake();
+        }
+        let is_over = is_hung_up && locked.hang_up(self.id);
+        drop(locked);
+        if is_hung_up && !is_over {
             self.socket.call_in(RETRY);
+        } else if !is_hung_up && let Err(error) = self.watch() {
+            tracing::warn!(%error, "a connection is not watched any more");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::keys::TlsKeys;
 use crate::transport::address::WorkerAddress;
 use crate::transport::handshake::{Declined, NO_KNOWN_FORM, declined_by};
 use crate::transport::socket::{connect_while, set_options, wait};
-use crate::transport::tls::once;
+use crate::transport::tls::once::{self, Encrypted};
 use crate::transport::ucx::handshake::{Mode, Nonce};
 use crate::transport::{ConnectConfig, ConnectError, Peer};
 
@@ -37,6 +37,8 @@ pub(in crate::transport::ucx) struct Answered {
     /// Who the target is, where it has proved a key.
     pub(in crate::transport::ucx) known: Option<Peer>,
     pub(in crate::transport::ucx) socket: OwnedFd,
+    /// The stream of what follows over the socket, where both have keys.
+    pub(in crate::transport::ucx) encrypted: Option<Encrypted>,
 }
 
 /// Worth another attempt: too many connections are being made to the target, or it stops.
@@ -73,17 +75,18 @@ impl Host<'_> {
         };
         asked.encode(self.mode.tag(), &mut message);
         let mut incoming = Incoming::default();
-        let known = match &keys {
+        let (known, encrypted) = match &keys {
             None => {
                 self.converse(socket.as_fd(), &message, &mut incoming, &mut next_wait)?;
-                None
+                (None, None)
             }
             Some(keys) => {
                 let check = |socket: BorrowedFd<'_>| self.check_encrypted(socket);
                 let names = (self.address, self.name);
                 let take = |bytes: &[u8]| incoming.take(bytes);
-                let known = once::ask(names, keys, socket.as_fd(), &message, check, take, &mut next_wait);
-                Some(known?)
+                let (known, encrypted) =
+                    once::ask(names, keys, socket.as_fd(), &message, check, take, &mut next_wait)?;
+                (Some(known), Some(encrypted))
             }
         };
         let (nonce, worker) = self.parse(incoming.message())?;
@@ -92,6 +95,7 @@ impl Host<'_> {
             worker,
             known,
             socket,
+            encrypted,
         })
     }
 

@@ -20,28 +20,16 @@ const SOON: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl Locked<'_> {
-    /// Sends a doorbell if the peer announced that it sleeps: after each put that it has to see, and when UCX has sent some of the
-    /// messages under way.
+    /// Sends a doorbell if the peer announced that it sleeps, after each put that it has to see.
     pub(crate) fn answer(&mut self, id: ConnectionId) {
         // The frame is posted before the announcement is read.
         fence(Ordering::SeqCst);
         let Some(rings) = self.state.rings(id) else {
             return;
         };
-        let (announced, capacity) = (rings.view.announced(), rings.peer.capacity());
-        if announced == rings.answered {
+        let announced = rings.view.announced();
+        if std::mem::replace(&mut rings.answered, announced) == announced {
             return;
-        }
-        let Some(connection) = self.state.connections.get_mut(&id) else {
-            return;
-        };
-        if !connection.under_way.may_begin(capacity, 0) {
-            // A peer may announce any number of sleeps, and receive none of the doorbells.
-            connection.owes_credits = true;
-            return;
-        }
-        if let Some(rings) = connection.rings() {
-            rings.answered = announced;
         }
         self.notify_peer(id, Notice::Doorbell, announced, &[]);
     }

@@ -1,7 +1,7 @@
 //! Frames by one-sided puts into a ring that the receiving side owns: the way of the ifunc systems before this one.
 //!
-//! Connections are made, left and lost as those of `ucx` are, by the same engine; active messages carry the handshake, the
-//! leave and the doorbell. Frames and credits are put.
+//! Connections are made, left and lost as those of `ucx` are, by the same engine; the socket of the exchange carries the handshake, the
+//! leave and the doorbell ([`notices`](super::exchange::notices)). Frames and credits are put, and UCX sends no message.
 //!
 //! **Memory.** Each side lets UCX allocate the ring that it receives in, so that over shared memory UCX writes it directly, and
 //! gives its address and remote key away in the handshake ([`offer`]). [`layout`] says what lies where: a
@@ -19,7 +19,7 @@
 //! **Credits** are one word in the sender's memory, which the receiver puts: one put at a time, or an older one might land last.
 //!
 //! **Sleep.** Puts land without an event, so a side that is about to sleep announces it ([`sleeping`]), and the other side, when it reads
-//! that after its next put, sends a doorbell by active message.
+//! that after its next put, sends a doorbell.
 //!
 //! **When to use it.** On RDMA hardware, where a put needs nothing of the other side, and to compare with the papers. Over TCP
 //! an active message costs half of a put, and a put lands only while the other side looks for frames.

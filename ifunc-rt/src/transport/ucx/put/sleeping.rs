@@ -3,7 +3,7 @@
 //! A put lands without an event, and may be under way when its receiver polls for the last time. So:
 //!
 //! * a side that puts first counts it in a word of its own memory (*posted*), and then, after a fence, reads the word in which its
-//!   peer announces sleeps. It answers each announcement with one doorbell, an active message;
+//!   peer announces sleeps. It answers each announcement with one doorbell, a notice;
 //! * a side that is about to sleep puts an announcement, waits until it has landed (flush), and then gets the peer's *posted*.
 //!
 //! Either the peer reads the announcement after its put, and sends a doorbell; or it read the word before the announcement landed, so

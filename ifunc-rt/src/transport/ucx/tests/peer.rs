@@ -7,6 +7,8 @@ use std::os::fd::AsFd as _;
 use super::*;
 use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
+use crate::transport::ucx::exchange::liveness::Liveness;
+use crate::transport::ucx::exchange::notices::Channel;
 use crate::transport::ucx::exchange::source::{Answered, Host};
 use crate::transport::ucx::handshake::{Hello, Nonce};
 use crate::transport::ucx::header::{Head, Name, Notice};
@@ -54,6 +56,11 @@ impl Peer {
         let connection = locked.state.connections.get_mut(&id).unwrap();
         connection.peer = answered.nonce.name();
         connection.am_id = Some(answered.worker.am_id());
+        if mode == Mode::Puts {
+            let socket = answered.socket.try_clone().unwrap();
+            let channel = Some(Channel::new(answered.encrypted));
+            connection.socket = Some(Liveness::of_source(&engine, id, socket, channel).unwrap());
+        }
         drop(locked);
         Self {
             engine,
@@ -61,6 +68,17 @@ impl Peer {
             nonce: answered.nonce,
             socket: Some(answered.socket),
         }
+    }
+
+    /// Sends a notice.
+    pub(super) fn notice(&self, notice: Notice, number: u64, body: &[u8]) {
+        let mut locked = self.engine.lock();
+        locked.notify_peer(self.id, notice, number, body);
+    }
+
+    /// Sends what comes where notices do: over the socket, if frames are put.
+    pub(super) fn notice_of(&self, head: &Head, body: &[u8]) {
+        self.engine.lock().send_notice(self.id, head, body);
     }
 
     pub(super) fn send(&self, head: Head, body: &[u8]) {
@@ -82,11 +100,7 @@ impl Peer {
     }
 
     pub(super) fn hello(&self) {
-        let hello = self.greeting();
-        self.send(
-            Head::notice(Notice::Hello, 0, hello.len(), Credits::default()),
-            &hello,
-        );
+        self.notice(Notice::Hello, 0, &self.greeting());
     }
 
     pub(super) fn greeting(&self) -> Vec<u8> {
@@ -109,6 +123,9 @@ impl Peer {
     /// Closes the socket of the exchange, as a source does whose connection is over.
     pub(super) fn leave(&mut self) {
         self.socket = None;
+        if let Some(connection) = self.engine.lock().state.connections.get_mut(&self.id) {
+            connection.socket = None;
+        }
     }
 
     /// Whether the target has closed the connection: its endpoint, or the socket of the exchange.

@@ -172,6 +172,8 @@ fn a_source_that_offers_its_ring_too_late_is_closed() {
         let here = engine(Mode::Puts);
         let mut calling = call(&here, &served.to).unwrap();
         let (mut source, mut is_welcomed) = (None, false);
+        // Until then the background thread does not take the welcome, either.
+        let mut kept = Some(here.lock());
         let found = wait_for("the offer", || {
             let mut locked = served.engine.lock();
             locked.progress();
@@ -180,9 +182,9 @@ fn a_source_that_offers_its_ring_too_late_is_closed() {
             let has_rings = connection.is_some_and(|(_, c)| matches!(c.stage, Stage::Put(_)));
             let acceptor = locked.state.acceptor.as_mut().unwrap();
             if has_rings && !is_welcomed {
-                // The source has not polled since, and offers nothing yet.
                 is_welcomed = true;
                 acceptor.waiting = std::iter::repeat_n(ConnectionId(0), waiting).collect();
+                kept = None;
             }
             let is_found = match id {
                 Some(id) => acceptor.waiting.contains(&id).then_some(true),
@@ -190,8 +192,10 @@ fn a_source_that_offers_its_ring_too_late_is_closed() {
                 None => is_welcomed.then_some(false),
             };
             drop(locked);
-            source = source.take().or_else(|| calling.poll());
-            here.poll();
+            if kept.is_none() {
+                source = source.take().or_else(|| calling.poll());
+                here.poll();
+            }
             is_found
         });
         assert_eq!(found, is_taken, "behind {waiting}");
