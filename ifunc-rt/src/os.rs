@@ -133,6 +133,19 @@ pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
     matches!(event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
 }
 
+/// Whether a process of this host has begun to end: its memory is gone, or is about to be. Its sockets are closed after that. `false` where no
+/// process has this number.
+#[cfg(any(test, feature = "ucx"))]
+pub(crate) fn is_ending(process: u32) -> bool {
+    /// `PF_EXITING` of the kernel.
+    const EXITING: u32 = 4;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The second field is the name, which may have anything in it; the ninth has the flags.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let flags = after_name.split_ascii_whitespace().nth(6);
+    flags.is_some_and(|flags| flags.parse::<u32>().is_ok_and(|flags| flags & EXITING != 0))
+}
+
 /// Raises the limit on descriptors when `last`, the descriptor that was made last, comes near to it: the kernel gives the
 /// lowest number that is free.
 ///
@@ -174,5 +187,19 @@ mod tests {
         assert!(!is_hung_up(near.as_fd()));
         drop(far);
         assert!(is_hung_up(near.as_fd()));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_and_was_not_waited_for_is_ending() {
+        assert!(!is_ending(std::process::id()) && !is_ending(u32::MAX));
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(!is_ending(child.id()));
+        child.kill().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_ending(child.id()) {
+            assert!(Instant::now() < deadline, "it does not end");
+        }
+        child.wait().unwrap();
+        assert!(!is_ending(child.id()), "there is none any more");
     }
 }

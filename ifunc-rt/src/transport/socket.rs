@@ -86,6 +86,13 @@ pub(super) fn undelivered(socket: BorrowedFd<'_>) -> libc::c_int {
     if result == 0 { bytes } else { 0 }
 }
 
+/// Whether the peer is on this host, in the same network namespace.
+#[cfg(feature = "ucx")]
+pub(super) fn is_of_this_host(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let socket = TcpStream::from(socket.try_clone_to_owned()?);
+    Ok(socket.peer_addr()?.ip() == socket.local_addr()?.ip())
+}
+
 /// The address of the peer's host.
 pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     TcpStream::from(socket.try_clone_to_owned()?).peer_addr()

@@ -74,7 +74,7 @@ impl SendWindow {
     }
 
     /// Counts a sent frame whose body takes `data`. Returns its sequence number.
-    #[cfg(any(feature = "ucx", test))]
+    #[cfg(any(test, feature = "ucx", feature = "tls"))]
     #[inline(always)]
     pub(crate) fn send(&mut self, data: u64) -> u32 {
         self.sent.add(data);

@@ -66,16 +66,28 @@ pub(super) mod once {
             server: &Server,
             _: &Connect,
             _: Option<SocketAddr>,
-        ) -> Option<(Answer, Result<Peer, String>)> {
+        ) -> Option<(Encrypted, Result<Peer, String>)> {
             match *server {}
         }
     }
 
-    pub(in crate::transport) enum Answer {}
+    pub(in crate::transport) enum Encrypted {}
 
-    impl Answer {
-        pub(in crate::transport) fn send(self, _: BorrowedFd<'_>, _: &[u8]) -> bool {
+    impl Encrypted {
+        pub(in crate::transport) fn send(&mut self, _: BorrowedFd<'_>, _: &[u8]) -> bool {
+            match *self {}
+        }
+
+        pub(in crate::transport) fn send_last(self, _: BorrowedFd<'_>, _: &[u8]) -> bool {
             match self {}
+        }
+
+        pub(in crate::transport) fn receive(
+            &mut self,
+            _: BorrowedFd<'_>,
+            _: impl FnMut(&[u8]) -> Result<(), &'static str>,
+        ) -> Result<(), Option<&'static str>> {
+            match *self {}
         }
     }
 
@@ -87,7 +99,7 @@ pub(super) mod once {
         _: impl FnMut(BorrowedFd<'_>) -> Result<(), ConnectError>,
         _: impl FnMut(&[u8]) -> Result<bool, &'static str>,
         _: impl FnMut() -> Option<Instant>,
-    ) -> Result<Peer, ConnectError> {
+    ) -> Result<(Peer, Encrypted), ConnectError> {
         Err(ConnectError::Library {
             problem: PROBLEM.into(),
         })

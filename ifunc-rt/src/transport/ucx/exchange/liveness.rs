@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
 use super::notices::Channel;
-use crate::os::{EventFlags, is_hung_up};
+use crate::os::{EventFlags, is_ending, is_hung_up};
+use crate::transport::socket::is_of_this_host;
 use crate::transport::ucx::engine::{Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
@@ -70,6 +71,13 @@ impl Liveness {
     /// Whether the peer has closed the socket.
     pub(in crate::transport::ucx) fn is_hung_up(&self) -> bool {
         is_hung_up(self.watched.socket.as_fd())
+    }
+
+    /// Whether the peer has ended, or is of this host, where its process has this number, and has begun to end. In this order: a process that
+    /// ends closes its sockets last.
+    pub(in crate::transport::ucx) fn may_be_of_ending(&self, process: u32) -> bool {
+        let socket = self.watched.socket.as_fd();
+        is_of_this_host(socket).unwrap_or(false) && is_ending(process) || is_hung_up(socket)
     }
 
     /// By what notices go, and the socket.

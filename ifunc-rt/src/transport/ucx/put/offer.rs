@@ -4,8 +4,11 @@
 //! An offer, whose numbers are little-endian:
 //!
 //! ```text
-//! address of the memory (u64), nonce of the commit words (u32), length of the key (u32), UCX's remote key
+//! address of the memory (u64), nonce of the commit words (u32), length of the key (u32), process (u32), UCX's remote key
 //! ```
+//!
+//! UCX 1.13 attaches the shared memory that a key names, and ends this process where that is gone because the peer has just been killed: what it
+//! then gives back was never filled in. So a key is not given to UCX once its process is ending, which its number says on the same host.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -33,6 +36,7 @@ struct Opening {
     address: U64,
     nonce: U32,
     key: U32,
+    process: U32,
 }
 
 /// A ring to put into.
@@ -40,6 +44,8 @@ struct Opening {
 pub(super) struct Offer {
     address: u64,
     nonce: u32,
+    /// Its owner, as its own host numbers it.
+    process: u32,
     key: Vec<u8>,
 }
 
@@ -49,6 +55,7 @@ impl Offer {
             address: self.address.into(),
             nonce: self.nonce.into(),
             key: (self.key.len() as u32).into(),
+            process: self.process.into(),
         };
         [opening.as_bytes(), &self.key].concat()
     }
@@ -66,6 +73,7 @@ impl Offer {
         Ok(Self {
             address,
             nonce: opening.nonce.get(),
+            process: opening.process.get(),
             key: key.to_vec(),
         })
     }
@@ -79,6 +87,7 @@ impl Locked<'_> {
             address: memory.address(),
             // Keys from the system's random numbers and a counter.
             nonce: RandomState::new().hash_one(std::process::id()) as u32,
+            process: std::process::id(),
             key: memory.key().to_vec(),
         };
         if offer.key.len() > LONGEST_KEY {
@@ -98,12 +107,24 @@ impl Locked<'_> {
         let Some(Connection {
             endpoint: Some(endpoint),
             stage: Stage::Put(rings),
+            socket,
             ..
         }) = state.connections.get_mut(&id)
         else {
             return Ok(());
         };
-        let Offer { address, nonce, key } = Offer::decode(message, rings.peer)?;
+        let Offer {
+            address,
+            nonce,
+            process,
+            key,
+        } = Offer::decode(message, rings.peer)?;
+        if socket
+            .as_ref()
+            .is_some_and(|socket| socket.may_be_of_ending(process))
+        {
+            return Err("a ring whose process is ending");
+        }
         // SAFETY: peers are trusted with the process, as `docs/transports.md` says; the form of the key was validated.
         let remote = unsafe { worker.unpack(endpoint, &key, address, rings.peer.len()) };
         let remote = remote.map_err(|error| {
@@ -197,6 +218,7 @@ mod tests {
         let offer = Offer {
             address: 0x7f00_1234_5000,
             nonce: 0x89ab_cdef,
+            process: 77,
             key: (0..100).collect(),
         };
         let longest = Offer {
