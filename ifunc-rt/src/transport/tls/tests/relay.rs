@@ -61,6 +61,8 @@ fn relay(mut source: TcpStream, mut target: &TcpStream, changes: &Receiver<Chang
             Ok(Change::Garbage) => record = b"GET / HTTP/1.1\r\n\r\n".to_vec(),
             Ok(Change::Cut) => {
                 let _ = target.write_all(&record[..record.len() / 2]);
+                // For both sides: a source alone would notice it only when nothing that it sends is taken any more.
+                let _ = source.shutdown(Shutdown::Both);
                 return;
             }
             Err(_) => {}
