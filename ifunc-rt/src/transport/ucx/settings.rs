@@ -97,6 +97,11 @@ pub(super) fn config(
         // A fence orders the puts of one lane; over several it would wait for the peer.
         settings.push(("", "MAX_RMA_RAILS", "1".into()));
     }
+    if mode == Mode::Puts {
+        // UCX would use both of its shared memories. One that is killed leaves more of this behind, and when UCX cannot attach that of a
+        // source that was just killed, it keeps what it had attached of the other.
+        settings.push(("", "TLS", "^posix".into()));
+    }
     if address.is_some_and(|address| address.is_loopback()) {
         // UCX opens a port on every device that it may use, on which it believes what it is sent.
         settings.push(("", "NET_DEVICES", "lo".into()));
