@@ -135,7 +135,10 @@ impl Drop for InProgress {
 }
 
 impl Attached {
-    /// How long a thread sleeps at most on a worker that has no descriptor.
+    /// How long a thread sleeps at most on a worker that has no descriptor, where something has come just before. Each sleep that ends for
+    /// nothing is followed by one that is twice as long.
+    const SHORTEST: Duration = Duration::from_micros(16);
+    /// The longest of these.
     const WITHOUT_WAKEUP: Duration = Duration::from_millis(1);
     /// And on one that has: UCX does not wake for the first message over a transport that no endpoint uses yet.
     const WITH_WAKEUP: Duration = Duration::from_millis(50);
@@ -219,11 +222,11 @@ impl Attached {
         std::mem::take(&mut *deferred)
     }
 
-    /// Sets the timer.
-    fn set_timer(&self) {
+    /// Sets the timer, where something came `sleeps` sleeps ago.
+    fn set_timer(&self, sleeps: u32) {
         let after = match self.options.wakeup {
             true => Self::WITH_WAKEUP,
-            false => Self::WITHOUT_WAKEUP,
+            false => (Self::SHORTEST * (1 << sleeps.min(8))).min(Self::WITHOUT_WAKEUP),
         };
         let [it_interval, it_value] = [Duration::ZERO, after].map(|time| Timespec {
             tv_sec: 0,
@@ -246,7 +249,8 @@ impl Locked<'_> {
         attached.event_fd.clear();
         self.worker.handler().arm();
         if attached.options.progress && !self.state.closed {
-            attached.set_timer();
+            attached.set_timer(self.state.sleeps);
+            self.state.sleeps = self.state.sleeps.saturating_add(1);
             // Where UCX moves a body, the next piece does not wait for the timer.
             let goes_on = match attached.options.wakeup {
                 true => self.try_arm().is_err(),

@@ -34,6 +34,7 @@ impl Locked<'_> {
             let mut events = std::mem::take(&mut self.state.events);
             self.worker.handler().take(&mut events);
             some = true;
+            self.state.sleeps = 0;
             // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
             let mut failed = Vec::new();
             for event in events.drain(..) {

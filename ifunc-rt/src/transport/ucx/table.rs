@@ -87,6 +87,8 @@ pub(super) struct State {
     pub(super) unread: Unread,
     /// It was logged that the worker cannot be armed.
     pub(super) unarmed: bool,
+    /// How often an application's worker was slept on since the last event.
+    pub(super) sleeps: u32,
     /// How often in succession the worker could not be armed because of messages that peers do not take.
     pub(super) stuck: u32,
     last: u32,
