@@ -189,9 +189,15 @@ impl Acceptor {
             nonce: nonce.0,
             address: &own,
         };
-        let channel = self.send(&socket, self.mode, &message, answer);
-        let is_sent = channel.is_some();
-        let liveness = Liveness::new(Weak::clone(&self.engine), id, socket, channel.flatten());
+        let (is_sent, channel) = match self.mode {
+            Mode::Messages => (self.send_last(&socket, self.mode, &message, answer), None),
+            Mode::Puts => {
+                let mut channel = Channel::new(answer);
+                let is_sent = channel.say(socket.as_fd(), &encoded(self.mode, &message));
+                (is_sent, Some(channel))
+            }
+        };
+        let liveness = Liveness::new(Weak::clone(&self.engine), id, socket, channel);
         match liveness {
             Ok(liveness) if is_sent => {
                 if let Some(connection) = locked.state.connections.get_mut(&id) {
@@ -215,34 +221,31 @@ impl Acceptor {
         } else {
             Exchange::Refused(why)
         };
-        self.send(socket, mode, &message, answer);
+        self.send_last(socket, mode, &message, answer);
         // What is not read when the socket is closed would cost the source the answer.
         let _ = Incoming::default().receive(socket.as_fd());
     }
 
-    /// Sends an answer. Returns by what notices follow it, if they do; `None`: the socket did not take all of the answer.
-    fn send(
+    /// Sends an answer after which nothing follows over the socket. Returns whether that took all of it.
+    fn send_last(
         &self,
         socket: &Watch,
         mode: Mode,
         message: &Exchange<'_>,
         answer: Option<Encrypted>,
-    ) -> Option<Option<Channel>> {
-        let mut bytes = Vec::new();
-        message.encode(mode.tag(), &mut bytes);
-        let goes_on = mode == Mode::Puts && matches!(message, Exchange::Worker { .. });
+    ) -> bool {
+        let bytes = encoded(mode, message);
         match answer {
-            Some(mut stream) if goes_on => {
-                let is_sent = stream.send(socket.as_fd(), &bytes);
-                is_sent.then(|| Some(Channel::new(Some(stream))))
-            }
-            Some(stream) => stream.send_last(socket.as_fd(), &bytes).then_some(None),
-            None => {
-                let is_sent = send_some(socket.as_fd(), &bytes) == Ok(bytes.len());
-                is_sent.then(|| goes_on.then(|| Channel::new(None)))
-            }
+            Some(answer) => answer.send_last(socket.as_fd(), &bytes),
+            None => send_some(socket.as_fd(), &bytes) == Ok(bytes.len()),
         }
     }
+}
+
+fn encoded(mode: Mode, message: &Exchange<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(mode.tag(), &mut bytes);
+    bytes
 }
 
 /// The address of a source's worker; `mode` becomes that in which the source is answered.

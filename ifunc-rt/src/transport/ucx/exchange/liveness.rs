@@ -86,7 +86,7 @@ impl Liveness {
     }
 
     /// The socket, where it carries notices.
-    pub(super) fn notices(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn socket_of_notices(&self) -> Option<BorrowedFd<'_>> {
         self.channel.as_ref().map(|_| self.watched.socket.as_fd())
     }
 }

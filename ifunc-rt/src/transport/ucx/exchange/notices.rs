@@ -45,13 +45,17 @@ impl Channel {
         }
     }
 
+    /// Sends bytes. Returns whether the socket took all of them.
+    pub(super) fn say(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> bool {
+        match &mut self.encrypted {
+            Some(stream) => stream.send(socket, bytes),
+            None => send_some(socket, bytes) == Ok(bytes.len()),
+        }
+    }
+
     /// Sends a notice. Returns whether the socket took all of it.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, head: &Head, body: &[u8]) -> bool {
-        let message = [&head.encode()[..], body].concat();
-        match &mut self.encrypted {
-            Some(stream) => stream.send(socket, &message),
-            None => send_some(socket, &message) == Ok(message.len()),
-        }
+        self.say(socket, &[&head.encode()[..], body].concat())
     }
 
     /// Takes what the socket has received, a bounded number of bytes.
@@ -197,7 +201,7 @@ impl Locked<'_> {
         let connections = self.state.connections.values();
         // The socket of a peer that has left stays readable.
         let connections = connections.filter(|connection| connection.leaving.is_none());
-        let sockets = connections.filter_map(|connection| connection.socket.as_ref()?.notices());
+        let sockets = connections.filter_map(|connection| connection.socket.as_ref()?.socket_of_notices());
         wait_readable_any(self.engine().bell(), sockets, until);
     }
 }

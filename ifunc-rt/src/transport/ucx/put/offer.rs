@@ -101,8 +101,8 @@ impl Locked<'_> {
         Ok((Box::new(Rings::new(view, peer)), offer))
     }
 
-    /// Takes the peer's offer.
-    fn take_offer(&mut self, id: ConnectionId, message: &[u8]) -> Result<(), &'static str> {
+    /// Takes the peer's offer. Returns whether it was taken; `false`: the peer is ending, and the connection is over.
+    fn take_offer(&mut self, id: ConnectionId, message: &[u8]) -> Result<bool, &'static str> {
         let Core { worker, state } = &mut **self;
         let Some(Connection {
             endpoint: Some(endpoint),
@@ -111,7 +111,7 @@ impl Locked<'_> {
             ..
         }) = state.connections.get_mut(&id)
         else {
-            return Ok(());
+            return Ok(false);
         };
         let Offer {
             address,
@@ -123,7 +123,8 @@ impl Locked<'_> {
             .as_ref()
             .is_some_and(|socket| socket.may_be_of_ending(process))
         {
-            return Err("a ring whose process is ending");
+            self.end(id, LinkError::Closed);
+            return Ok(false);
         }
         // SAFETY: peers are trusted with the process, as `docs/transports.md` says; the form of the key was validated.
         let remote = unsafe { worker.unpack(endpoint, &key, address, rings.peer.len()) };
@@ -133,7 +134,7 @@ impl Locked<'_> {
         })?;
         rings.nonce = nonce;
         rings.remote = Some(remote);
-        Ok(())
+        Ok(true)
     }
 
     /// A target welcomes a source, and offers its ring.
@@ -160,7 +161,9 @@ impl Locked<'_> {
 
     /// A source offers its ring: the connection is established.
     pub(crate) fn receive_offer(&mut self, id: ConnectionId, message: &[u8]) -> Result<(), &'static str> {
-        self.take_offer(id, message)?;
+        if !self.take_offer(id, message)? {
+            return Ok(());
+        }
         self.state.awake.insert(id);
         let Some(acceptor) = &mut self.state.acceptor else {
             return Err("a source that calls a source");
@@ -186,7 +189,8 @@ impl Locked<'_> {
             Ok((rings, ours)) => {
                 connection.stage = Stage::Put(rings);
                 match self.take_offer(id, ring) {
-                    Ok(()) => self.notify_peer(id, Notice::Memory, 0, &ours.encode()),
+                    Ok(true) => self.notify_peer(id, Notice::Memory, 0, &ours.encode()),
+                    Ok(false) => {}
                     Err(why) => self
                         .state
                         .set_stage(id, Stage::Declined(Declined::Malformed(why))),
