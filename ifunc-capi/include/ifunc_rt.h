@@ -62,7 +62,7 @@ struct ucp_ep;
 
 /**
  * Flag of `ifunc_worker_attach`: the context has UCP_FEATURE_WAKEUP, so that waits can sleep until UCX wakes them. Without it they poll
- * every millisecond.
+ * after 16 microseconds, and less and less often until that is every millisecond.
  */
 #define IFUNC_WORKER_WAKEUP 1
 
