@@ -111,35 +111,54 @@ impl AsFd for Epoll {
 
 /// Waits until `fd` is readable or the deadline has passed. Returns whether it is readable. A signal ends the wait too.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>, until: Instant) -> bool {
-    wait_readable_any(fd, None, until)
+    wait_readable_either(fd, None, until)
 }
 
-/// Waits until `fd` or one of the `others` is readable or the deadline has passed. Returns whether `fd` is readable. A signal ends
-/// the wait too.
-pub(crate) fn wait_readable_any<'a>(
-    fd: BorrowedFd<'a>,
-    others: impl IntoIterator<Item = BorrowedFd<'a>>,
+/// Waits until `fd` or `other` is readable or the deadline has passed. Returns whether `fd` is readable. A signal ends the
+/// wait too.
+pub(crate) fn wait_readable_either(
+    fd: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'_>>,
     until: Instant,
 ) -> bool {
+    let mut fds = [fd, other.unwrap_or(fd)].map(wanted);
+    let count = 1 + usize::from(other.is_some());
+    wait_for(&mut fds[..count], until) && !fds[0].revents().is_empty()
+}
+
+/// Waits until one of them is readable or the deadline has passed. A signal ends the wait too.
+#[cfg(feature = "ucx")]
+pub(crate) fn wait_readable_any<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>, until: Instant) {
+    wait_for(&mut Vec::from_iter(fds.map(wanted)), until);
+}
+
+fn wanted(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::RDHUP)
+}
+
+/// Whether one of them has what it waits for, by the deadline.
+fn wait_for(fds: &mut [PollFd<'_>], until: Instant) -> bool {
     let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-    let wanted = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::RDHUP);
-    let mut fds = Vec::from_iter(std::iter::once(fd).chain(others).map(wanted));
-    matches!(event::poll(&mut fds, timeout.as_ref()), Ok(1..)) && !fds[0].revents().is_empty()
+    matches!(event::poll(fds, timeout.as_ref()), Ok(1..))
 }
 
 /// Whether the peer of a connected socket has closed it, whatever it wrote before.
 pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
-    matches!(event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
+    hangs_up_by(socket, Instant::now())
 }
 
-/// Whether a process of this host has begun to end: its memory is gone, or is about to be. Its sockets are closed after that. `false` where no
-/// process has this number.
+/// Waits until the peer has closed a connected socket or the deadline has passed. Returns whether it has.
+pub(crate) fn hangs_up_by(socket: BorrowedFd<'_>, until: Instant) -> bool {
+    wait_for(&mut [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)], until)
+}
+
+/// Whether the process that has this number here, or its main thread, has begun to end. `false` where there is none.
 #[cfg(any(test, feature = "ucx"))]
 pub(crate) fn is_ending(process: u32) -> bool {
     /// `PF_EXITING` of the kernel.
     const EXITING: u32 = 4;
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
     // The second field is the name, which may have anything in it; the ninth has the flags.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let flags = after_name.split_ascii_whitespace().nth(6);

@@ -174,7 +174,7 @@ pub(crate) trait Waiter: Send + Sync {
         let until = self
             .poll_interval()
             .map_or(until, |interval| until.min(Instant::now() + interval));
-        if os::wait_readable_any(self.doorbell(), woken, until) {
+        if os::wait_readable_either(self.doorbell(), woken, until) {
             self.clear_doorbell();
         }
     }

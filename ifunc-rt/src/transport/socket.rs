@@ -1,7 +1,7 @@
 //! Connected TCP sockets.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 #[cfg(feature = "tls")]
 use std::os::fd::AsRawFd as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
     set_tcp_user_timeout, socket_error,
 };
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with};
 
 /// Probes that a silent peer leaves unanswered before it is given up.
 const PROBES: u32 = 3;
@@ -88,14 +88,22 @@ pub(super) fn undelivered(socket: BorrowedFd<'_>) -> libc::c_int {
 
 /// Whether the peer is on this host, in the same network namespace.
 #[cfg(feature = "ucx")]
-pub(super) fn is_of_this_host(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let socket = TcpStream::from(socket.try_clone_to_owned()?);
-    Ok(socket.peer_addr()?.ip() == socket.local_addr()?.ip())
+pub(super) fn is_of_this_host(socket: BorrowedFd<'_>) -> bool {
+    use rustix::net::{SocketAddrAny, getsockname};
+
+    let ip = |address: SocketAddrAny| Some(SocketAddr::try_from(address).ok()?.ip());
+    let here = getsockname(socket).ok().and_then(ip);
+    let there = getpeername(socket).ok().flatten().and_then(ip);
+    let (Some(here), Some(there)) = (here, there) else {
+        return false;
+    };
+    here == there || here.is_loopback() && there.is_loopback()
 }
 
 /// The address of the peer's host.
 pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
-    TcpStream::from(socket.try_clone_to_owned()?).peer_addr()
+    let address = getpeername(socket)?.ok_or(Errno::NOTCONN)?;
+    Ok(SocketAddr::try_from(address)?)
 }
 
 #[cfg(all(test, not(loom), feature = "tls"))]

@@ -106,7 +106,7 @@ impl Encrypted {
         socket: BorrowedFd<'_>,
         take: impl FnMut(&[u8]) -> Result<(), &'static str>,
     ) -> Result<(), Option<&'static str>> {
-        self.0.receive(socket, take).map_err(|end| match end {
+        self.0.receive_little(socket, take).map_err(|end| match end {
             End::Closed | End::Cut => None,
             End::Tls(_) => Some("a record that TLS refuses"),
             End::Malformed(why) => Some(why),

@@ -37,7 +37,7 @@ pub(super) struct Stream(Connection);
 impl Stream {
     pub(super) fn new(tls: impl Into<Connection>) -> Self {
         let mut tls = tls.into();
-        // Credits bound what is written.
+        // Credits bound what is written, or the caller ends a connection that has a backlog.
         tls.set_buffer_limit(None);
         Self(tls)
     }
@@ -71,7 +71,18 @@ impl Stream {
     ) -> Result<(), End> {
         // What came in one record with the end of the handshake.
         self.decrypted(&mut take)?;
-        read(socket, |records| self.decrypt(records, &mut take))
+        read(socket, CHUNKS, |records| self.decrypt(records, &mut take))
+    }
+
+    /// As [`receive`](Self::receive), a record and a little more.
+    #[cfg(feature = "ucx")]
+    pub(super) fn receive_little(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        mut take: impl FnMut(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<(), End> {
+        self.decrypted(&mut take)?;
+        read(socket, 1, |records| self.decrypt(records, &mut take))
     }
 
     /// Takes what has arrived, a bounded number of bytes, and drops it as it is: what is wrong with a record, TLS cannot say any more once it
@@ -80,7 +91,7 @@ impl Stream {
     /// # Errors
     /// The socket has ended.
     pub(super) fn discard(&self, socket: BorrowedFd<'_>) -> Result<(), End> {
-        read(socket, |_| Ok(()))
+        read(socket, CHUNKS, |_| Ok(()))
     }
 
     fn decrypt(
@@ -155,13 +166,17 @@ impl Stream {
     }
 }
 
-/// Calls `take` with what the socket has received, at most [`CHUNKS`] times.
+/// Calls `take` with what the socket has received, in so many chunks at most.
 ///
 /// # Errors
 /// The socket has ended, or `take` fails.
-fn read(socket: BorrowedFd<'_>, mut take: impl FnMut(&[u8]) -> Result<(), End>) -> Result<(), End> {
+fn read(
+    socket: BorrowedFd<'_>,
+    chunks: usize,
+    mut take: impl FnMut(&[u8]) -> Result<(), End>,
+) -> Result<(), End> {
     let mut buffer = [MaybeUninit::uninit(); CHUNK];
-    for _ in 0..CHUNKS {
+    for _ in 0..chunks {
         match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
             Ok((([], _), _)) => return Err(End::Cut),
             Ok(((arrived, rest), _)) => {
@@ -198,7 +213,7 @@ impl Opening {
             let _ = alert.write(&mut Socket(socket));
             End::Tls(error)
         };
-        read(socket, |mut records| {
+        read(socket, CHUNKS, |mut records| {
             while !records.is_empty() {
                 if let Some(stream) = &mut stream {
                     return stream.decrypt(records, &mut |_| Err("a message before the handshake is over"));

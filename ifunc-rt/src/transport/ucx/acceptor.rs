@@ -185,6 +185,10 @@ impl Locked<'_> {
         let mut name = Name::NONE;
         if let Some(connection) = state.connections.get_mut(&id) {
             if by_exchange && hello.as_ref().is_ok_and(|hello| hello.nonce != connection.nonce) {
+                if mode == Mode::Puts {
+                    // The socket is this source's own.
+                    return Err("a hello with another nonce than the source was given");
+                }
                 // It may be another peer's. The source has its time.
                 limited!(
                     warn,

@@ -6,6 +6,7 @@ use ::ucx::Status;
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
 use super::engine::{LINGER, Locked};
+use super::handshake::Mode;
 use super::header::Notice;
 use super::table::{Connection, ConnectionId, Stage, State};
 use crate::transport::LinkError;
@@ -60,6 +61,7 @@ impl Locked<'_> {
 
     /// Closes the endpoint of a connection, if it has one of its own or is the last on its route, and the socket.
     pub(super) fn drop_endpoint(&mut self, id: ConnectionId) {
+        let mode = self.state.mode;
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
@@ -69,7 +71,9 @@ impl Locked<'_> {
         let is_done = match connection.stage {
             Stage::HalfOpen => connection.leaving.is_some(),
             Stage::Calling => false,
-            _ => true,
+            // What was said of it came by its socket, which says nothing of UCX.
+            Stage::Put(ref mut rings) => connection.leaving.is_some() || rings.has_landed(),
+            _ => mode == Mode::Messages || connection.leaving.is_some(),
         };
         let Some(endpoint) = connection.endpoint.take() else {
             return;

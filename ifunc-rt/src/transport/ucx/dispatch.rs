@@ -19,8 +19,8 @@ impl Locked<'_> {
     #[inline]
     pub(super) fn dispatch(&mut self) -> bool {
         let some = !self.worker.handler().is_empty() && self.dispatch_events();
-        if self.engine().do_notices_wait() {
-            self.receive_all_notices();
+        if self.engine().has_notices_pending() {
+            self.receive_pending_notices();
         }
         if self.state.has_housekeeping() {
             self.do_housekeeping();

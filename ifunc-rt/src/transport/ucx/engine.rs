@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ::ucx::{Error, Features, Library, Serialized, Worker, code, raw};
@@ -16,7 +16,7 @@ use super::gather::Polling;
 use super::handshake::Mode;
 use super::lock::{Held, Lock};
 use super::settings;
-use super::table::{Closing, State};
+use super::table::{Closing, ConnectionId, State};
 use crate::os::EventFd;
 
 /// The active message's id.
@@ -39,14 +39,27 @@ pub(crate) struct Engine {
     polls: AtomicU64,
     /// The polls of a target's.
     pub(super) polling: Polling,
-    /// The background thread found notices, and another thread had the lock.
-    notices_wait: AtomicBool,
+    /// Connections whose sockets have received something that no thread has read.
+    notices_pending: NoticesPending,
     /// The id of the active messages that are received.
     am_id: u16,
     /// The worker is the application's.
     attached: Option<Attached>,
     /// For what calls it from the watching thread.
     pub(super) own: Weak<Engine>,
+}
+
+/// Connections with notices to read.
+#[derive(Default)]
+struct NoticesPending {
+    are_some: AtomicBool,
+    ids: Mutex<Vec<ConnectionId>>,
+}
+
+impl NoticesPending {
+    fn ids(&self) -> MutexGuard<'_, Vec<ConnectionId>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// An engine that the watching thread uses for a moment. Where its last owner has left meanwhile, its end, which waits for peers, has a thread
@@ -116,7 +129,7 @@ impl Engine {
             event_fd: Some(event_fd),
             polls: AtomicU64::new(0),
             polling: Polling::default(),
-            notices_wait: AtomicBool::new(false),
+            notices_pending: NoticesPending::default(),
             am_id: MESSAGE,
             attached: None,
             own: Weak::clone(own),
@@ -152,7 +165,7 @@ impl Engine {
             event_fd: None,
             polls: AtomicU64::new(0),
             polling: Polling::default(),
-            notices_wait: AtomicBool::new(false),
+            notices_pending: NoticesPending::default(),
             am_id: options.am_id,
             attached: Some(attached),
             own: Weak::clone(own),
@@ -216,15 +229,34 @@ impl Engine {
         Some(Locked { engine: self, core })
     }
 
-    /// Lets the next progress of the thread that has the lock take the notices that have arrived.
-    pub(super) fn say_that_notices_wait(&self) {
-        self.notices_wait.store(true, Ordering::Release);
+    /// Lets the next dispatch read what a connection's socket has received.
+    pub(super) fn set_notices_pending(&self, id: ConnectionId) {
+        let mut ids = self.notices_pending.ids();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+        self.notices_pending.are_some.store(true, Ordering::Release);
+        drop(ids);
+        // Either this thread gets the lock afterwards, or the one that had it sees this before it sleeps.
+        fence(Ordering::SeqCst);
     }
 
-    /// Whether notices wait, once each time that it was said.
+    /// Whether there are notices to read.
     #[inline]
-    pub(super) fn do_notices_wait(&self) -> bool {
-        self.notices_wait.load(Ordering::Relaxed) && self.notices_wait.swap(false, Ordering::Acquire)
+    pub(super) fn has_notices_pending(&self) -> bool {
+        self.notices_pending.are_some.load(Ordering::Acquire)
+    }
+
+    /// As [`has_notices_pending`](Self::has_notices_pending), for a thread that is about to sleep and has given the lock back.
+    pub(super) fn may_sleep(&self) -> bool {
+        fence(Ordering::SeqCst);
+        !self.has_notices_pending()
+    }
+
+    pub(super) fn take_notices_pending(&self) -> Vec<ConnectionId> {
+        let mut ids = self.notices_pending.ids();
+        self.notices_pending.are_some.store(false, Ordering::Release);
+        std::mem::take(&mut *ids)
     }
 
     /// How often UCX was progressed.
@@ -329,8 +361,7 @@ impl Locked<'_> {
         loop {
             let some = self.progress();
             if self.state.mode == Mode::Puts {
-                self.receive_all_notices();
-                self.hang_up_ended();
+                self.attend_to_sockets();
             }
             if done(self) {
                 return true;

@@ -45,7 +45,7 @@ fn notices(message: &[u8]) {
     let mut channel = Channel::default();
     let mut bodies = 0;
     for piece in message.chunks(61) {
-        channel.arrived(piece);
+        channel.push(piece);
         while let Ok(Some((_, _, body))) = channel.next() {
             assert!(body.len() <= LONGEST);
             bodies += HEADER + body.len();

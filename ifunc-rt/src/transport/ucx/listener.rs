@@ -195,6 +195,9 @@ impl Listener for UcxListener {
             (acceptor.armed, acceptor.asleep) = (true, true);
         }
         drop(locked);
+        if !self.engine.may_sleep() {
+            self.engine.lock().wake();
+        }
         // Others may use the engine meanwhile.
         std::thread::sleep(pause.unwrap_or_default().max(nap));
     }

@@ -193,7 +193,7 @@ impl Acceptor {
             Mode::Messages => (self.send_last(&socket, self.mode, &message, answer), None),
             Mode::Puts => {
                 let mut channel = Channel::new(answer);
-                let is_sent = channel.say(socket.as_fd(), &encoded(self.mode, &message));
+                let is_sent = channel.send_bytes(socket.as_fd(), &encoded(self.mode, &message));
                 (is_sent, Some(channel))
             }
         };

@@ -4,13 +4,15 @@
 //! the connection ends when nothing has come for [`QUIET`], or by UCX, where that reports the end of the endpoint itself.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
+use rustix::net::{Shutdown, shutdown};
 
 use super::notices::Channel;
-use crate::os::{EventFlags, is_ending, is_hung_up};
+use crate::os::{EventFlags, hangs_up_by, is_ending, is_hung_up};
 use crate::transport::socket::is_of_this_host;
 use crate::transport::ucx::engine::{Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
@@ -22,22 +24,26 @@ const QUIET: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(5);
 /// Most rounds of progress in one call.
 const ROUNDS: usize = 64;
-/// Time between two calls of the background thread to a connection whose peer has left.
+/// How long a process that has begun to end may take to close its sockets.
+const ENDING: Duration = Duration::from_millis(20);
+/// Time between two calls of the background thread to a connection whose peer has left, or whose notices no thread has read.
 const RETRY: Duration = Duration::from_millis(2);
 
 /// A connection's socket. Its end, on the other side, is the end of the connection there.
 pub(in crate::transport::ucx) struct Liveness {
-    watched: Arc<Connection>,
+    watched: Arc<WatchedSocket>,
     /// Where notices follow the exchange.
     channel: Option<Channel>,
 }
 
-/// The connection of a socket.
-struct Connection {
+/// The socket, for the watching thread.
+struct WatchedSocket {
     socket: Watch,
     engine: Weak<Engine>,
     id: ConnectionId,
     has_channel: bool,
+    /// It had an event, and is watched again when what arrived was read.
+    has_rung: AtomicBool,
 }
 
 impl Liveness {
@@ -58,13 +64,14 @@ impl Liveness {
         socket: Watch,
         channel: Option<Channel>,
     ) -> std::io::Result<Self> {
-        let watched = Arc::new(Connection {
+        let watched = Arc::new(WatchedSocket {
             socket,
             engine,
             id,
             has_channel: channel.is_some(),
+            has_rung: AtomicBool::new(false),
         });
-        watched.watch()?;
+        watched.watch(watched.has_channel)?;
         Ok(Self { watched, channel })
     }
 
@@ -73,40 +80,62 @@ impl Liveness {
         is_hung_up(self.watched.socket.as_fd())
     }
 
-    /// Whether the peer has ended, or is of this host, where its process has this number, and has begun to end. In this order: a process that
-    /// ends closes its sockets last.
-    pub(in crate::transport::ucx) fn may_be_of_ending(&self, process: u32) -> bool {
+    /// Whether the peer has ended, or is about to, where it is on this host and its process has this number. A process that ends gives its
+    /// memory back first and closes its sockets then, so those are waited for: the number may be that of another process, where the peer is in
+    /// a container.
+    pub(in crate::transport::ucx) fn has_ending_peer(&self, process: u32) -> bool {
         let socket = self.watched.socket.as_fd();
-        is_of_this_host(socket).unwrap_or(false) && is_ending(process) || is_hung_up(socket)
+        let wait = if is_of_this_host(socket) && is_ending(process) {
+            ENDING
+        } else {
+            Duration::ZERO
+        };
+        hangs_up_by(socket, Instant::now() + wait)
     }
 
-    /// By what notices go, and the socket.
+    /// The channel of notices, and its socket. `None` also in a forked child: the socket is the parent's.
     pub(super) fn channel(&mut self) -> Option<(&mut Channel, BorrowedFd<'_>)> {
-        Some((self.channel.as_mut()?, self.watched.socket.as_fd()))
+        let Self { watched, channel } = self;
+        let channel = channel.as_mut().filter(|_| !watched.socket.is_forked())?;
+        Some((channel, watched.socket.as_fd()))
     }
 
-    /// The socket, where it carries notices.
-    pub(super) fn socket_of_notices(&self) -> Option<BorrowedFd<'_>> {
+    /// The socket of notices.
+    pub(super) fn notice_socket(&self) -> Option<BorrowedFd<'_>> {
         self.channel.as_ref().map(|_| self.watched.socket.as_fd())
+    }
+
+    /// Lets the watching thread wait for more, where it has found what was read now; for the peer's end alone, if that is all that counts.
+    pub(super) fn watch_again(&self, for_notices: bool) {
+        if self.watched.has_rung.swap(false, Ordering::AcqRel)
+            && let Err(error) = self.watched.watch(for_notices)
+        {
+            tracing::warn!(%error, "a connection is not watched any more");
+        }
+    }
+
+    /// Ends the socket: the peer says nothing more over it.
+    pub(super) fn shut_down(&self) {
+        let _ = shutdown(&self.watched.socket, Shutdown::Both);
     }
 }
 
-impl Connection {
-    fn watch(self: &Arc<Self>) -> std::io::Result<()> {
+impl WatchedSocket {
+    fn watch(self: &Arc<Self>, for_notices: bool) -> std::io::Result<()> {
         let watched = Arc::downgrade(self);
         let ends = EventFlags::RDHUP | EventFlags::ONESHOT;
         // Elsewhere nothing is sent any more: what a peer sends nevertheless is not read, and wakes no thread.
-        let events = if self.has_channel {
-            ends | EventFlags::IN
-        } else {
-            ends
+        let events = match for_notices {
+            true => ends | EventFlags::IN,
+            false => ends,
         };
         self.socket.watch(events, watched)
     }
 }
 
-impl Watched for Connection {
+impl Watched for WatchedSocket {
     fn ready(self: Arc<Self>, token: Token) {
+        self.has_rung.store(true, Ordering::Release);
         self.due(token);
     }
 
@@ -119,25 +148,21 @@ impl Watched for Connection {
         let Some(engine) = Visited::of(&self.engine) else {
             return;
         };
+        // The thread that uses the engine reads them: it has time for a ring.
+        if self.has_channel {
+            engine.set_notices_pending(self.id);
+        }
         // A thread that connects or closes has the lock for long: other sockets do not wait for it.
         let Some(mut locked) = engine.try_lock() else {
-            if self.has_channel {
-                engine.say_that_notices_wait();
-            }
             return self.socket.call_in(RETRY);
         };
-        if self.has_channel {
-            locked.receive_notices(self.id);
-            locked.dispatch();
-            // A thread that sleeps on the worker learns of them.
-            locked.wake();
+        if self.has_channel && !is_hung_up {
+            return locked.wake();
         }
-        let is_over = is_hung_up && locked.hang_up(self.id);
-        drop(locked);
-        if is_hung_up && !is_over {
+        // What it said before it left.
+        locked.receive_notices(self.id);
+        if !locked.hang_up(self.id) {
             self.socket.call_in(RETRY);
-        } else if !is_hung_up && let Err(error) = self.watch() {
-            tracing::warn!(%error, "a connection is not watched any more");
         }
     }
 }

@@ -4,8 +4,10 @@
 //! killed after it has taken an element and before it has filled it stops the queue for all of them, for ever.
 //!
 //! A notice is its header and its body, as in a message of UCX's ([`header`](crate::transport::ucx::header)), without the name of a connection. Where the
-//! target has keys, notices are inside of the TLS stream in which both have proved theirs. A peer reads its notices at any
-//! time, so one whose socket is full is not waited for.
+//! target has keys, notices are inside of the TLS stream in which both have proved theirs. A peer is owed a few notices at most, so a full
+//! socket means that it reads none: the connection ends.
+//!
+//! The watching thread learns that something has arrived. The thread that uses the engine reads it, with its next poll.
 
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -28,14 +30,15 @@ use crate::transport::ucx::table::{Connection, ConnectionId};
 pub(in crate::transport::ucx) struct Channel {
     /// `None`: the target has no keys.
     encrypted: Option<Box<Encrypted>>,
-    /// The beginning of a notice.
-    arrived: Vec<u8>,
+    /// What was received; the first `taken` bytes were taken.
+    received: Vec<u8>,
+    taken: usize,
     /// The peer has closed the socket.
     is_ended: bool,
 }
 
 /// A notice, with its number and its body.
-type Arrived = (Notice, u64, Vec<u8>);
+type Received = (Notice, u64, Vec<u8>);
 
 impl Channel {
     pub(in crate::transport::ucx) fn new(encrypted: Option<Encrypted>) -> Self {
@@ -46,7 +49,7 @@ impl Channel {
     }
 
     /// Sends bytes. Returns whether the socket took all of them.
-    pub(super) fn say(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> bool {
+    pub(super) fn send_bytes(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> bool {
         match &mut self.encrypted {
             Some(stream) => stream.send(socket, bytes),
             None => send_some(socket, bytes) == Ok(bytes.len()),
@@ -55,7 +58,7 @@ impl Channel {
 
     /// Sends a notice. Returns whether the socket took all of it.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, head: &Head, body: &[u8]) -> bool {
-        self.say(socket, &[&head.encode()[..], body].concat())
+        self.send_bytes(socket, &[&head.encode()[..], body].concat())
     }
 
     /// Takes what the socket has received, a bounded number of bytes.
@@ -63,17 +66,19 @@ impl Channel {
     /// # Errors
     /// What arrived is refused by TLS.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> Result<(), &'static str> {
+        // The rest is the beginning of a notice.
+        self.received.drain(..std::mem::take(&mut self.taken));
         let Self {
-            encrypted, arrived, ..
+            encrypted, received, ..
         } = self;
-        let received = match encrypted {
+        let result = match encrypted {
             Some(stream) => stream.receive(socket, |bytes| {
-                arrived.extend_from_slice(bytes);
+                received.extend_from_slice(bytes);
                 Ok(())
             }),
-            None => receive_plain(socket, arrived),
+            None => receive_plain(socket, received),
         };
-        match received {
+        match result {
             Ok(()) => Ok(()),
             Err(None) => {
                 self.is_ended = true;
@@ -85,16 +90,17 @@ impl Channel {
 
     /// Takes bytes as if they had been received.
     #[cfg(fuzzing)]
-    pub(in crate::transport::ucx) fn arrived(&mut self, bytes: &[u8]) {
-        self.arrived.extend_from_slice(bytes);
+    pub(in crate::transport::ucx) fn push(&mut self, bytes: &[u8]) {
+        self.received.extend_from_slice(bytes);
     }
 
     /// The next notice that has arrived whole.
     ///
     /// # Errors
     /// What has arrived is no notice, or one that is too long.
-    pub(in crate::transport::ucx) fn next(&mut self) -> Result<Option<Arrived>, &'static str> {
-        let Some(header) = self.arrived.first_chunk::<HEADER>() else {
+    pub(in crate::transport::ucx) fn next(&mut self) -> Result<Option<Received>, &'static str> {
+        let bytes = &self.received[self.taken..];
+        let Some(header) = bytes.first_chunk::<HEADER>() else {
             return Ok(None);
         };
         let head = Head::decode(header);
@@ -105,21 +111,21 @@ impl Channel {
         if end > HEADER + LONGEST {
             return Err("a notice that is too long");
         }
-        let Some(body) = self.arrived.get(HEADER..end) else {
+        let Some(body) = bytes.get(HEADER..end) else {
             return Ok(None);
         };
         let body = body.to_vec();
-        self.arrived.drain(..end);
+        self.taken += end;
         Ok(Some((notice, head.words[1], body)))
     }
 }
 
-fn receive_plain(socket: BorrowedFd<'_>, arrived: &mut Vec<u8>) -> Result<(), Option<&'static str>> {
+fn receive_plain(socket: BorrowedFd<'_>, received: &mut Vec<u8>) -> Result<(), Option<&'static str>> {
     let mut buffer = [MaybeUninit::uninit(); CHUNK];
     match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
         Ok((([], _), _)) => Err(None),
         Ok(((bytes, _), _)) => {
-            arrived.extend_from_slice(bytes);
+            received.extend_from_slice(bytes);
             Ok(())
         }
         Err(Errno::AGAIN | Errno::INTR) => Ok(()),
@@ -144,29 +150,41 @@ impl Locked<'_> {
 
     /// Takes the notices of a connection that have arrived.
     pub(super) fn receive_notices(&mut self, id: ConnectionId) {
-        let Some((channel, socket)) = channel_of(self.state.connections.get_mut(&id)) else {
-            return;
-        };
-        let mut result = channel.receive(socket);
-        while result.is_ok() {
-            let Some((channel, _)) = channel_of(self.state.connections.get_mut(&id)) else {
-                return;
-            };
-            result = match channel.next() {
-                Ok(Some(arrived)) => self.take_notice(id, &arrived),
-                Ok(None) => return,
-                Err(why) => Err(why),
-            };
-        }
+        let result = self.try_receive_notices(id);
         if let Err(why) = result {
             self.end(id, LinkError::Malformed(why));
         }
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        let is_gone = connection.gone.is_some();
+        let Some(socket) = &mut connection.socket else {
+            return;
+        };
+        let has_ended = socket.channel().is_some_and(|(channel, _)| channel.is_ended);
+        if has_ended {
+            // A peer may say inside of TLS that it has left, and keep the socket.
+            socket.shut_down();
+        }
+        socket.watch_again(!is_gone && !has_ended);
+    }
+
+    fn try_receive_notices(&mut self, id: ConnectionId) -> Result<(), &'static str> {
+        if let Some((channel, socket)) = channel_of(self.state.connections.get_mut(&id)) {
+            channel.receive(socket)?;
+        }
+        while let Some((channel, _)) = channel_of(self.state.connections.get_mut(&id))
+            && let Some(received) = channel.next()?
+        {
+            self.take_notice(id, &received)?;
+        }
+        Ok(())
     }
 
     fn take_notice(
         &mut self,
         id: ConnectionId,
-        (notice, number, body): &Arrived,
+        (notice, number, body): &Received,
     ) -> Result<(), &'static str> {
         let connection = self.state.connections.get(&id);
         if connection.is_none_or(|connection| connection.gone.is_some()) {
@@ -177,22 +195,22 @@ impl Locked<'_> {
         self.acknowledge_fin(id)
     }
 
-    /// Takes the notices of all connections.
-    pub(in crate::transport::ucx) fn receive_all_notices(&mut self) {
-        for id in Vec::from_iter(self.state.connections.keys().copied()) {
+    /// Takes the notices of which the watching thread has learned.
+    pub(in crate::transport::ucx) fn receive_pending_notices(&mut self) {
+        for id in self.engine().take_notices_pending() {
             self.receive_notices(id);
         }
     }
 
-    /// Ends connections whose peers have left, where this thread keeps the lock, without which the background thread cannot.
-    pub(in crate::transport::ucx) fn hang_up_ended(&mut self) {
-        let connections = self.state.connections.iter_mut();
-        let ended = connections.filter_map(|(&id, connection)| {
-            let (channel, _) = channel_of(Some(connection))?;
-            channel.is_ended.then_some(id)
-        });
-        for id in Vec::from_iter(ended) {
-            self.hang_up(id);
+    /// Takes the notices of all connections, and ends those whose peers have left: for a thread that keeps the lock, which the watching
+    /// thread cannot get.
+    pub(in crate::transport::ucx) fn attend_to_sockets(&mut self) {
+        for id in Vec::from_iter(self.state.connections.keys().copied()) {
+            self.receive_notices(id);
+            let channel = channel_of(self.state.connections.get_mut(&id));
+            if channel.is_some_and(|(channel, _)| channel.is_ended) {
+                self.hang_up(id);
+            }
         }
     }
 
@@ -201,8 +219,8 @@ impl Locked<'_> {
         let connections = self.state.connections.values();
         // The socket of a peer that has left stays readable.
         let connections = connections.filter(|connection| connection.leaving.is_none());
-        let sockets = connections.filter_map(|connection| connection.socket.as_ref()?.socket_of_notices());
-        wait_readable_any(self.engine().bell(), sockets, until);
+        let sockets = connections.filter_map(|connection| connection.socket.as_ref()?.notice_socket());
+        wait_readable_any(std::iter::once(self.engine().bell()).chain(sockets), until);
     }
 }
 
@@ -216,17 +234,17 @@ mod tests {
     use crate::transport::window::Credits;
 
     /// Sends bytes in pieces, and returns what is received of them.
-    fn received(bytes: &[u8], piece: usize) -> Result<Vec<Arrived>, &'static str> {
+    fn received(bytes: &[u8], piece: usize) -> Result<Vec<Received>, &'static str> {
         let (mut from, to) = UnixStream::pair().unwrap();
         let mut channel = Channel::new(None);
         let mut all = Vec::new();
         for piece in bytes.chunks(piece) {
             from.write_all(piece).unwrap();
             channel.receive(to.as_fd())?;
-            while let Some(arrived) = channel.next()? {
-                all.push(arrived);
+            while let Some(received) = channel.next()? {
+                all.push(received);
             }
-            assert!(channel.arrived.len() < HEADER + LONGEST);
+            assert!(channel.received.len() - channel.taken < HEADER + LONGEST);
         }
         assert!(!channel.is_ended);
         drop(from);

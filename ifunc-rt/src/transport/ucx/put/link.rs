@@ -213,7 +213,7 @@ impl Park for Receiver {
         if verdict == Verdict::Expecting {
             std::thread::sleep(pause.unwrap_or_default());
         }
-        verdict == Verdict::MaySleep
+        verdict == Verdict::MaySleep && self.handle.engine.may_sleep()
     }
 
     fn disarm(&mut self) {
@@ -224,7 +224,7 @@ impl Park for Receiver {
     fn park(&mut self) {
         let id = self.handle.id;
         let mut locked = self.handle.engine.lock();
-        // The doorbell that answers it is a message.
+        // The doorbell that answers it comes over the socket of the exchange.
         locked.announce(id);
         if let Ok(connection) = connection(&mut locked, id) {
             connection.parked = true;

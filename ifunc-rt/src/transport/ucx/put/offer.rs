@@ -121,7 +121,7 @@ impl Locked<'_> {
         } = Offer::decode(message, rings.peer)?;
         if socket
             .as_ref()
-            .is_some_and(|socket| socket.may_be_of_ending(process))
+            .is_some_and(|socket| socket.has_ending_peer(process))
         {
             self.end(id, LinkError::Closed);
             return Ok(false);

@@ -78,6 +78,11 @@ impl Rings {
         self.landed
     }
 
+    /// Whether anything that the peer has put is here.
+    pub(crate) fn has_landed(&mut self) -> bool {
+        self.landed() > 0 || self.view.credits() != Credits::default()
+    }
+
     /// Whether all of the `sent` frames are here; an error if there are more.
     pub(crate) fn are_all(&mut self, sent: u32) -> Result<bool, &'static str> {
         let landed = self.landed();

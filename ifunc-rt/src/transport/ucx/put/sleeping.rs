@@ -79,10 +79,11 @@ impl Sleeping {
 
     /// A doorbell arrived: the peer answered an announcement.
     pub(crate) fn woken(&mut self, number: u64) -> Result<(), &'static str> {
-        if number > self.number {
-            return Err("a doorbell for a sleep that was never announced");
+        // One for each announcement, and the next announcement waits for it.
+        if number != self.number || number == self.answered {
+            return Err("a doorbell for no announced sleep");
         }
-        self.answered = self.answered.max(number);
+        self.answered = number;
         Ok(())
     }
 
@@ -298,8 +299,9 @@ mod tests {
         assert_eq!(sleeping.woken(1), Ok(()));
         assert_eq!(sleeping.verdict(3, none), Verdict::Unannounced);
         assert_eq!(sleeping.begin(), Some(2));
-        // Late news.
-        assert_eq!(sleeping.woken(1), Ok(()));
+        assert!(sleeping.woken(1).is_err(), "an earlier one");
         assert_eq!(sleeping.begin(), None);
+        assert_eq!(sleeping.woken(2), Ok(()));
+        assert!(sleeping.woken(2).is_err(), "a second one");
     }
 }
