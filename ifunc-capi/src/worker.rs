@@ -28,7 +28,7 @@ pub struct ifunc_connecting {
 }
 
 /// Flag of `ifunc_worker_attach`: the context has UCP_FEATURE_WAKEUP, so that waits can sleep until UCX wakes them. Without it they poll
-/// after 16 microseconds, and less and less often until that is every millisecond.
+/// after 16 microseconds, then at intervals that double up to 1 millisecond.
 pub const IFUNC_WORKER_WAKEUP: u32 = 1;
 /// Flag of `ifunc_worker_attach`: only the application calls `ucp_worker_progress`. Blocking calls then need another thread that makes
 /// progress.

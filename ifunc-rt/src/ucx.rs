@@ -24,8 +24,8 @@
 //! # What the application must have set
 //!
 //! * `UCP_FEATURE_AM` in the context. `UCP_FEATURE_WAKEUP` is needed only to sleep: with it, say
-//!   [`wakeup(true)`](WorkerOptions::wakeup). Without it, a thread that sleeps polls every 16 µs after
-//!   something came, and less and less often until that is every millisecond.
+//!   [`wakeup(true)`](WorkerOptions::wakeup). Without it, a thread that sleeps polls 16 µs after
+//!   the last event, then at intervals that double up to 1 ms.
 //! * The same id of active messages on both sides. UCX 1.13 replaces a handler without a word: **that an id is used twice
 //!   cannot be found out.** Choose one that the application, and libraries that share the worker, do not use. UCX keeps a table as long as the largest.
 //! * Nothing else. `am_alignment` is not needed: what is not aligned is copied. Endpoints may have any mode of error

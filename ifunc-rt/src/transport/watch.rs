@@ -1,4 +1,4 @@
-//! The one background thread of a process that uses sockets of its own: it accepts and answers connections, and
+//! The one background thread of a process that uses sockets of its own: it accepts and answers connections, tells of notices that come over them, and
 //! detects when a peer is gone, so that other threads need no system call for that. It sleeps otherwise.
 
 use std::collections::{BTreeSet, HashMap};

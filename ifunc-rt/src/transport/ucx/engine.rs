@@ -352,7 +352,7 @@ impl Locked<'_> {
         self.worker.progress()
     }
 
-    /// Progresses until `done` says so or `deadline`; whether it said so.
+    /// Progresses until `done` says so or `deadline`; whether it said so. Receives notices, too: this thread keeps the lock meanwhile.
     pub(super) fn progress_until(
         &mut self,
         deadline: Instant,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag states the [`Mode`]. The [`Name`] is what
-//! the sender knows the connection by: every message to it carries the name. The [`Nonce`] is that of the target's answer in an
+//! the sender knows the connection by: every message to it over UCX carries the name. The [`Nonce`] is that of the target's answer in an
 //! [`exchange`](super::exchange), or 0 where there was none; then the address is that of a source that has no endpoint over which the
 //! target could answer.
 //!

@@ -12,7 +12,7 @@
 //! | 1 | as there: its low byte, the kind, is not 0 | what it is, one of [`Notice`], in bits 8–15 |
 //! | 2 | token | a number that belongs to the notice |
 //! | 3 | credits: frames released in bits 0–31, units of [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN) bytes in 32–63; both wrap | the same |
-//! | 4 | the connection, by the [`Name`] that the receiver gave it | the same; 0 in a hello, whose receiver has none yet |
+//! | 4 | the connection, by the [`Name`] that the receiver gave it | the same; 0 in a hello, whose receiver has none yet, and over a socket, which belongs to one connection |
 
 use ifunc_abi::frame::{commit_word, split_commit_word};
 use zerocopy::little_endian::U64;

@@ -6,7 +6,7 @@
 //!
 //! A route over which nothing has come stays open for a while when no connection uses it any more. The peer's request to pair may be on its
 //! way; where it finds no endpoint, UCX makes one of its own and answers over that, by a connection of its own over TCP. UCX 1.13 ends a process
-//! that destroys a worker with such an answer under way: one with endpoints that rest is flushed before.
+//! that destroys a worker while such an answer is under way, so a worker with endpoints that rest is flushed first.
 
 use std::time::Instant;
 

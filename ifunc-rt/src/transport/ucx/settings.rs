@@ -98,8 +98,8 @@ pub(super) fn config(
         settings.push(("", "MAX_RMA_RAILS", "1".into()));
     }
     if mode == Mode::Puts {
-        // UCX would use both of its shared memories. One that is killed leaves more of this behind, and when UCX cannot attach that of a
-        // source that was just killed, it keeps what it had attached of the other.
+        // By default UCX uses both POSIX and System V shared memory. A process that is killed leaves more of POSIX's behind; and where UCX
+        // cannot attach one kind of a source that was killed, it keeps what it has attached of the other.
         settings.push(("", "TLS", "^posix".into()));
     }
     if address.is_some_and(|address| address.is_loopback()) {

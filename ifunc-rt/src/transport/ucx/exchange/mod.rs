@@ -2,8 +2,8 @@
 //!
 //! A target listens at a socket of its own ([`acceptor`]). A source connects there and says the address of its worker ([`source`]). The
 //! target answers with that of its own, and with a [`Nonce`](super::handshake::Nonce), or refuses. Then both make
-//! their endpoints, and the source says hello over UCX ([`handshake`](super::handshake)), with the nonce: a target takes a hello only from a source that
-//! it has answered, once. Where frames are put, the socket carries the hello as well, and what follows ([`notices`]).
+//! their endpoints, and the source sends its hello ([`handshake`](super::handshake)), with the nonce: over UCX, or, where frames are put, over this
+//! socket ([`notices`]). A target takes a hello only from a source that it has answered, once.
 //!
 //! The messages are those of [`Exchange`]. Where the target has keys, they are inside of TLS, and both sides have proved theirs.
 //!

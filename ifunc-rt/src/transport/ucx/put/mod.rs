@@ -1,7 +1,7 @@
 //! Frames by one-sided puts into a ring that the receiving side owns: the way of the ifunc systems before this one.
 //!
 //! Connections are made, left and lost as those of `ucx` are, by the same engine; the socket of the exchange carries the handshake, the
-//! leave and the doorbell ([`notices`](super::exchange::notices)). Frames and credits are put, and UCX sends no message.
+//! `FIN` and the doorbell ([`notices`](super::exchange::notices)). Frames and credits are put, and UCX sends no message.
 //!
 //! **Memory.** Each side lets UCX allocate the ring that it receives in, so that over shared memory UCX writes it directly, and
 //! gives its address and remote key away in the handshake ([`offer`]). [`layout`] says what lies where: a

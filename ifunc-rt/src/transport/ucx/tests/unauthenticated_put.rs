@@ -74,7 +74,7 @@ fn peers_that_break_the_protocol_are_disconnected() {
     disconnects("credits, which are put", true, |peer| {
         peer.notice(Notice::Credit, 0, b"")
     });
-    disconnects("a bell for nothing", true, |peer| {
+    disconnects("a doorbell for nothing", true, |peer| {
         peer.notice(Notice::Doorbell, 77, b"");
     });
     disconnects("a second ring", true, |peer| {
@@ -158,7 +158,7 @@ fn peers_that_take_no_doorbells_are_left() {
         let connection = locked.state.connections.get_mut(&source.id).unwrap();
         connection.rings().unwrap().view.clone()
     };
-    // The target hears only the first of a sleep that it never announced, and closes the connection.
+    // The target takes only the first, of a sleep that it never announced, and closes the connection.
     let sent = (1..=1_000_000).take_while(|&number| {
         view.pretend_announced(number);
         locked.answer(source.id);
@@ -167,7 +167,7 @@ fn peers_that_take_no_doorbells_are_left() {
     assert!(sent.count() < 1_000_000, "all of them were sent");
     drop(locked);
     source.leave();
-    let gone = wait_for("the target to hear a doorbell for nothing", || {
+    let gone = wait_for("the target to receive a doorbell for nothing", || {
         listener.accept();
         link.rx().peek().map(drop).err()
     });
