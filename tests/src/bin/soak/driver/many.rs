@@ -196,9 +196,9 @@ fn bare(options: &Options) -> Result<Visited, String> {
     })
 }
 
-/// Visits before anything is measured.
+/// Visits before anything is measured: what the allocator keeps grows for as long.
 fn warm(options: &Options) -> usize {
-    if options.quick { AT_ONCE } else { 10 * AT_ONCE }
+    if options.quick { AT_ONCE } else { 30 * AT_ONCE }
 }
 
 /// What the target's private memory may have grown by, in KiB.
