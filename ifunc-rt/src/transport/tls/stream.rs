@@ -67,11 +67,9 @@ impl Stream {
     pub(super) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
-        mut take: impl FnMut(&[u8]) -> Result<(), &'static str>,
+        take: impl FnMut(&[u8]) -> Result<(), &'static str>,
     ) -> Result<(), End> {
-        // What came in one record with the end of the handshake.
-        self.decrypted(&mut take)?;
-        read(socket, CHUNKS, |records| self.decrypt(records, &mut take))
+        self.receive_chunks(socket, CHUNKS, take)
     }
 
     /// As [`receive`](Self::receive), a record and a little more.
@@ -79,10 +77,20 @@ impl Stream {
     pub(super) fn receive_little(
         &mut self,
         socket: BorrowedFd<'_>,
+        take: impl FnMut(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<(), End> {
+        self.receive_chunks(socket, 1, take)
+    }
+
+    fn receive_chunks(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        chunks: usize,
         mut take: impl FnMut(&[u8]) -> Result<(), &'static str>,
     ) -> Result<(), End> {
+        // What came in one record with the end of the handshake.
         self.decrypted(&mut take)?;
-        read(socket, 1, |records| self.decrypt(records, &mut take))
+        read(socket, chunks, |records| self.decrypt(records, &mut take))
     }
 
     /// Takes what has arrived, a bounded number of bytes, and drops it as it is: what is wrong with a record, TLS cannot say any more once it

@@ -449,8 +449,13 @@ fn a_source_that_leaves_before_its_hello_is_forgotten() {
 
 #[cfg(feature = "tls")]
 mod keys {
+    use std::os::fd::AsFd as _;
+
     use super::*;
     use crate::keys::{SecretKey, TlsKeys};
+    use crate::transport::handshake::HANDSHAKE_TIMEOUT;
+    use crate::transport::ucx::exchange::source::Answered;
+    use crate::transport::ucx::tests::peer::ask_with;
 
     fn key(seed: u8) -> SecretKey {
         SecretKey::from_seed([seed; 32], "test")
@@ -496,6 +501,36 @@ mod keys {
             receive(&mut target).unwrap()
         });
         assert_eq!(body, b"well");
+    }
+
+    /// The watching thread found the same byte for ever.
+    #[test]
+    fn a_source_that_leaves_inside_of_tls_and_keeps_its_socket_is_left() {
+        if !has_ucx() {
+            return;
+        }
+        let mut listener = target(Mode::Puts, Policy::new().connect_key("ada", key(2).public()));
+        let to = address(&*listener);
+        let ucx = Library::load().unwrap();
+        let at = host_port(&to).resolve().unwrap();
+        let engine = Engine::new(ucx, Some(at.ip()), PEER_TIMEOUT, Mode::Puts).unwrap();
+        let config = ConnectConfig {
+            tls: Some(TlsKeys::new(key(2)).peer(key(1).public())),
+            ..ConnectConfig::default()
+        };
+        let Answered {
+            encrypted, socket, ..
+        } = ask_with(&engine, &to, &config).unwrap();
+        assert!(encrypted.unwrap().send_last(socket.as_fd(), b""));
+        let mut socket = TcpStream::from(socket);
+        let _ = socket.write_all(b"x");
+        let began = Instant::now();
+        wait_for("the target to leave", || {
+            assert!(listener.accept().is_none());
+            crate::os::is_hung_up(socket.as_fd()).then_some(())
+        });
+        // The time of its handshake is not what ended it.
+        assert!(began.elapsed() < HANDSHAKE_TIMEOUT);
     }
 
     #[test]

@@ -29,6 +29,14 @@ pub(super) struct Peer {
 
 /// What a target answers an engine that asks for its worker.
 pub(super) fn ask(engine: &Engine, to: &Address) -> Result<Answered, ConnectError> {
+    ask_with(engine, to, &ConnectConfig::default())
+}
+
+pub(super) fn ask_with(
+    engine: &Engine,
+    to: &Address,
+    config: &ConnectConfig,
+) -> Result<Answered, ConnectError> {
     let own = engine.lock().address().unwrap();
     let at = host_port(to);
     let host = Host {
@@ -37,7 +45,7 @@ pub(super) fn ask(engine: &Engine, to: &Address) -> Result<Answered, ConnectErro
         name: &at.host,
         address: &to.to_string(),
     };
-    host.ask(&own, &ConnectConfig::default(), soon(), || false)
+    host.ask(&own, config, soon(), || false)
 }
 
 impl Peer {

@@ -66,6 +66,11 @@ fn peers_that_break_the_protocol_are_disconnected() {
     disconnects("no hello at all", false, |peer| {
         peer.notice(Notice::Hello, 0, b"GET / HTTP/1.1")
     });
+    disconnects("a hello with another nonce", false, |peer| {
+        let mut hello = peer.greeting();
+        *hello.last_mut().unwrap() ^= 1;
+        peer.notice(Notice::Hello, 0, &hello);
+    });
     disconnects("an unknown notice", true, |peer| {
         let mut head = Head::notice(Notice::Credit, 0, 0, Credits::default());
         head.words[0] = 0xabcd << 8;
