@@ -136,20 +136,18 @@ fn wanted(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::RDHUP)
 }
 
-/// Whether one of them has what it waits for, by the deadline.
-fn wait_for(fds: &mut [PollFd<'_>], until: Instant) -> bool {
+/// Waits until one of them has what it waits for or the deadline has passed. Returns whether one has. A signal ends the wait too.
+pub(crate) fn wait_for(fds: &mut [PollFd<'_>], until: Instant) -> bool {
     let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
     matches!(event::poll(fds, timeout.as_ref()), Ok(1..))
 }
 
 /// Whether the peer of a connected socket has closed it, whatever it wrote before.
 pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
-    hangs_up_by(socket, Instant::now())
-}
-
-/// Waits until the peer has closed a connected socket or the deadline has passed. Returns whether it has.
-pub(crate) fn hangs_up_by(socket: BorrowedFd<'_>, until: Instant) -> bool {
-    wait_for(&mut [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)], until)
+    wait_for(
+        &mut [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)],
+        Instant::now(),
+    )
 }
 
 /// Whether the process that has this number here, or its main thread, has begun to end. `false` where there is none.

@@ -7,13 +7,15 @@ use std::os::fd::AsRawFd as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
     set_tcp_user_timeout, socket_error,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with};
+
+use crate::os::wait_for;
 
 /// Probes that a silent peer leaves unanswered before it is given up.
 const PROBES: u32 = 3;
@@ -72,9 +74,7 @@ pub(super) fn connect_until(address: SocketAddr, deadline: Instant) -> io::Resul
 
 /// Waits for an event of the socket, or until the deadline. Returns whether it has one. A signal ends the wait too.
 pub(super) fn wait(socket: BorrowedFd<'_>, events: PollFlags, until: Instant) -> bool {
-    let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-    let mut fds = [PollFd::from_borrowed_fd(socket, events)];
-    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
+    wait_for(&mut [PollFd::from_borrowed_fd(socket, events)], until)
 }
 
 /// Bytes that the peer's kernel has not acknowledged.

@@ -49,9 +49,9 @@ impl WorkerOptions {
         self
     }
 
-    /// Whether the context has `UCP_FEATURE_WAKEUP`, so that waits can sleep until UCX wakes them. Default no: they poll after
-    /// 16 µs, then at intervals that double up to 1 ms. Even so they poll every 50 ms, because UCX does not wake them for the first message over a transport that no
-    /// endpoint uses yet (unless `UCX_ADAPTIVE_PROGRESS=n`).
+    /// Whether the context has `UCP_FEATURE_WAKEUP`, so that waits can sleep until UCX wakes them. Default no: they poll
+    /// after 16 µs, then at intervals that double up to 1 ms. Even so they poll every 50 ms, because UCX does not wake them
+    /// for the first message over a transport that no endpoint uses yet (unless `UCX_ADAPTIVE_PROGRESS=n`).
     pub fn wakeup(mut self, yes: bool) -> Self {
         self.wakeup = yes;
         self

@@ -247,10 +247,10 @@ impl Engine {
         self.notices_pending.are_some.load(Ordering::Acquire)
     }
 
-    /// As [`has_notices_pending`](Self::has_notices_pending), for a thread that is about to sleep and has given the lock back.
-    pub(super) fn may_sleep(&self) -> bool {
+    /// As [`has_notices_pending`](Self::has_notices_pending), for a thread that is about to wait and has given the lock back.
+    pub(super) fn has_late_notices(&self) -> bool {
         fence(Ordering::SeqCst);
-        !self.has_notices_pending()
+        self.has_notices_pending()
     }
 
     pub(super) fn take_notices_pending(&self) -> Vec<ConnectionId> {

@@ -195,7 +195,7 @@ impl Listener for UcxListener {
             (acceptor.armed, acceptor.asleep) = (true, true);
         }
         drop(locked);
-        if !self.engine.may_sleep() {
+        if self.engine.has_late_notices() {
             self.engine.lock().wake();
         }
         // Others may use the engine meanwhile.

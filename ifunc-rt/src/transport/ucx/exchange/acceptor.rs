@@ -7,7 +7,7 @@ use ifunc_abi::hello::{Exchange, HelloError};
 
 use super::liveness::Liveness;
 use super::notices::Channel;
-use super::{Incoming, TLS, first_byte, send_some};
+use super::{Incoming, TLS, first_byte, send_whole};
 use crate::observe::limited;
 use crate::policy::SharedConnect;
 use crate::transport::address::WorkerAddress;
@@ -237,7 +237,7 @@ impl Acceptor {
         let bytes = encoded(mode, message);
         match answer {
             Some(answer) => answer.send_last(socket.as_fd(), &bytes),
-            None => send_some(socket.as_fd(), &bytes) == Ok(bytes.len()),
+            None => send_whole(socket.as_fd(), &bytes),
         }
     }
 }

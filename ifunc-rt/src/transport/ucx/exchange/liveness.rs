@@ -9,11 +9,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
+use rustix::event::PollFlags;
 use rustix::net::{Shutdown, shutdown};
 
 use super::notices::Channel;
-use crate::os::{EventFlags, hangs_up_by, is_ending, is_hung_up};
-use crate::transport::socket::is_of_this_host;
+use crate::os::{EventFlags, is_ending, is_hung_up};
+use crate::transport::socket::{is_of_this_host, wait};
 use crate::transport::ucx::engine::{Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
@@ -85,12 +86,12 @@ impl Liveness {
     /// a container.
     pub(in crate::transport::ucx) fn has_ending_peer(&self, process: u32) -> bool {
         let socket = self.watched.socket.as_fd();
-        let wait = if is_of_this_host(socket) && is_ending(process) {
+        let for_so_long = if is_of_this_host(socket) && is_ending(process) {
             ENDING
         } else {
             Duration::ZERO
         };
-        hangs_up_by(socket, Instant::now() + wait)
+        wait(socket, PollFlags::RDHUP, Instant::now() + for_so_long)
     }
 
     /// The channel of notices, and its socket. `None` also in a forked child: the socket is the parent's.

@@ -76,20 +76,32 @@ impl Incoming {
     /// # Errors
     /// The peer closed the socket: no reason; or what it sent is no message.
     fn receive(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Option<&'static str>> {
-        let mut buffer = [MaybeUninit::uninit(); CHUNK];
-        loop {
-            match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
-                Ok((([], _), _)) => return Err(None),
-                Ok(((bytes, _), _)) => {
-                    if self.take(bytes).map_err(Some)? {
-                        return Ok(true);
-                    }
-                }
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(None),
+        while let Some(is_whole) = receive_some(socket, |bytes| self.take(bytes))? {
+            if is_whole {
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+}
+
+/// Calls `take` with what a socket has received, a bounded number of bytes. Returns what it returned; `None`: nothing has arrived.
+///
+/// # Errors
+/// The peer closed the socket: no reason; or that of `take`.
+fn receive_some<T>(
+    socket: BorrowedFd<'_>,
+    take: impl FnOnce(&[u8]) -> Result<T, &'static str>,
+) -> Result<Option<T>, Option<&'static str>> {
+    let mut buffer = [MaybeUninit::uninit(); CHUNK];
+    loop {
+        return match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
+            Ok((([], _), _)) => Err(None),
+            Ok(((bytes, _), _)) => take(bytes).map(Some).map_err(Some),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(Errno::INTR) => continue,
+            Err(_) => Err(None),
+        };
     }
 }
 
@@ -113,6 +125,11 @@ fn send_some(socket: BorrowedFd<'_>, message: &[u8]) -> Result<usize, Errno> {
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         result => result,
     }
+}
+
+/// Sends `message`. Returns whether the socket took all of it.
+fn send_whole(socket: BorrowedFd<'_>, message: &[u8]) -> bool {
+    send_some(socket, message) == Ok(message.len())
 }
 
 /// The first byte of a TLS handshake.

@@ -9,14 +9,10 @@
 //!
 //! The watching thread learns that something has arrived. The thread that uses the engine reads it, with its next poll.
 
-use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
-
-use super::{CHUNK, send_some};
+use super::{receive_some, send_whole};
 use crate::os::wait_readable_any;
 use crate::transport::LinkError;
 use crate::transport::tls::once::Encrypted;
@@ -52,7 +48,7 @@ impl Channel {
     pub(super) fn send_bytes(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> bool {
         match &mut self.encrypted {
             Some(stream) => stream.send(socket, bytes),
-            None => send_some(socket, bytes) == Ok(bytes.len()),
+            None => send_whole(socket, bytes),
         }
     }
 
@@ -71,12 +67,13 @@ impl Channel {
         let Self {
             encrypted, received, ..
         } = self;
+        let take = |bytes: &[u8]| {
+            received.extend_from_slice(bytes);
+            Ok(())
+        };
         let result = match encrypted {
-            Some(stream) => stream.receive(socket, |bytes| {
-                received.extend_from_slice(bytes);
-                Ok(())
-            }),
-            None => receive_plain(socket, received),
+            Some(stream) => stream.receive(socket, take),
+            None => receive_some(socket, take).map(drop),
         };
         match result {
             Ok(()) => Ok(()),
@@ -117,19 +114,6 @@ impl Channel {
         let body = body.to_vec();
         self.taken += end;
         Ok(Some((notice, head.words[1], body)))
-    }
-}
-
-fn receive_plain(socket: BorrowedFd<'_>, received: &mut Vec<u8>) -> Result<(), Option<&'static str>> {
-    let mut buffer = [MaybeUninit::uninit(); CHUNK];
-    match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
-        Ok((([], _), _)) => Err(None),
-        Ok(((bytes, _), _)) => {
-            received.extend_from_slice(bytes);
-            Ok(())
-        }
-        Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-        Err(_) => Err(None),
     }
 }
 
@@ -230,6 +214,7 @@ mod tests {
     use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
 
+    use super::super::CHUNK;
     use super::*;
     use crate::transport::window::Credits;
 

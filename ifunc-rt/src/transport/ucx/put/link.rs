@@ -213,7 +213,7 @@ impl Park for Receiver {
         if verdict == Verdict::Expecting {
             std::thread::sleep(pause.unwrap_or_default());
         }
-        verdict == Verdict::MaySleep && self.handle.engine.may_sleep()
+        verdict == Verdict::MaySleep && !self.handle.engine.has_late_notices()
     }
 
     fn disarm(&mut self) {
