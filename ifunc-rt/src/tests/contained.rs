@@ -1,7 +1,7 @@
 //! Faults and deadlines of ifuncs, at the level `Contained`: each ends its invocation, with its reason.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -181,6 +181,40 @@ fn thousand_faults_alone() {
     if std::env::var_os(ALONE).is_some() {
         escapes(1000);
     }
+}
+
+/// `SECURITY.md`: containment is for bugs that crash. A write to a wrong address that belongs to the process is none, and stays.
+#[test]
+fn a_wild_write_that_hits_data_of_the_host_is_not_noticed() {
+    static OF_THE_HOST: AtomicU32 = AtomicU32::new(7);
+    let address = unique("shm");
+    let target = Running::start(&address, contained(roomy()));
+    let source = source(&address);
+    // Writes to the address that is its payload: mov rax, [rdi]; mov dword ptr [rax], 0xbad; xor eax, eax; ret
+    let rx = [0x48, 0x8b, 0x07, 0xc7, 0x00, 0xad, 0x0b, 0, 0, 0x31, 0xc0, 0xc3];
+    let writes = image("writes_anywhere", &rx).encode().unwrap();
+    let writes = source.load_bytes(&writes).unwrap();
+    let write = |address: u64| writes.call(&address.to_le_bytes()).unwrap().wait();
+    let hit = OF_THE_HOST.as_ptr().expose_provenance() as u64;
+    assert!(write(hit).is_ok());
+    assert_eq!(OF_THE_HOST.load(Ordering::Relaxed), 0xbad);
+    // An address that belongs to nobody, and one that the host may not write, end the invocation alone.
+    let constant = (&raw const *"a text").cast::<u8>().expose_provenance() as u64;
+    for missed in [0x18, constant] {
+        match write(missed) {
+            Err(Error::Failed {
+                why: Failure::Fault,
+                detail,
+                ..
+            }) => assert!(
+                detail.starts_with("SIGSEGV") && detail.contains(&format!("address {missed:#x}")),
+                "{detail}"
+            ),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(source);
+    assert_eq!(target.finish(), 0);
 }
 
 /// A fault in a batch fails its entry alone.

@@ -217,8 +217,7 @@ impl Process {
 
     /// Its memory map.
     pub fn maps(&self) -> Vec<Mapping> {
-        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
-        text.lines().map(Mapping::parse).collect()
+        Mapping::of(self.pid()).unwrap()
     }
 
     /// What it holds for the sake of its peers: memory that it shares with them, descriptors.
@@ -261,6 +260,12 @@ pub struct Mapping {
 }
 
 impl Mapping {
+    /// The memory map of a process, unless it has ended.
+    pub fn of(pid: u32) -> std::io::Result<Vec<Self>> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(text.lines().map(Self::parse).collect())
+    }
+
     fn parse(line: &str) -> Self {
         let mut fields = line.split_whitespace();
         let access = fields.nth(1).unwrap().to_owned();

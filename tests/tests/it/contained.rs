@@ -2,8 +2,10 @@
 //! their own.
 
 use std::cell::Cell;
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread;
 
-use crate::common::{Process, connect, library, over_there, unique};
+use crate::common::{Mapping, Process, connect, library, over_there, unique};
 use ifunc_rt::{Error, Failure};
 use ifunc_tests_ifuncs::faults::{WAYS, t_allocates, t_calls_kernel, t_faults, t_panics};
 use ifunc_tests_ifuncs::{t_add, t_lookup};
@@ -291,6 +293,77 @@ fn ifuncs_run_in_processes_of_their_own() {
     while !children(target.pid()).is_empty() {
         assert!(begin.elapsed() < crate::common::TIMEOUT);
         std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(target.lives());
+}
+
+/// A target and its runners are sampled while images arrive there and run. A sample misses what lasts for a moment: a runner's sandbox
+/// lets nothing become so.
+#[test]
+fn nothing_is_writable_and_executable_in_runners() {
+    let Some(address) = unique() else { return };
+    let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
+    command.env("IFUNC_ADDR", &address).env(PROCESS, "5000");
+    let mut target = Process::start_target(&mut command, &address);
+    let (goes_on, end) = mpsc::channel::<()>();
+    let pid_of_target = target.pid();
+    thread::scope(|scope| {
+        let sampler = scope.spawn(move || {
+            let mut with_code = 0;
+            while end.try_recv() == Err(TryRecvError::Empty) {
+                let runners = children(pid_of_target).into_iter().map(i32::unsigned_abs);
+                for pid in runners.chain([pid_of_target]) {
+                    let maps = Mapping::of(pid).unwrap_or_default();
+                    let both: Vec<_> = maps
+                        .iter()
+                        .filter(|mapping| mapping.is_writable_and_executable())
+                        .collect();
+                    assert!(both.is_empty(), "{both:?}");
+                    let has_code = maps
+                        .iter()
+                        .any(|mapping| mapping.name.starts_with("/memfd:ifunc-code"));
+                    with_code += usize::from(has_code && pid != pid_of_target);
+                }
+            }
+            with_code
+        });
+        for _ in 0..10 {
+            let source = connect(&address);
+            let add = source.register_path::<t_add>(library("t_add")).unwrap();
+            let lookup = source.register_path::<t_lookup>(library("t_lookup")).unwrap();
+            for _ in 0..10 {
+                add.call(&1).unwrap().wait().unwrap();
+                lookup.call("word").unwrap().wait().unwrap();
+            }
+        }
+        drop(goes_on);
+        assert!(sampler.join().unwrap() > 0);
+    });
+    let source = connect(&address);
+    let kernel = source
+        .register_path::<t_calls_kernel>(library("t_calls_kernel"))
+        .unwrap();
+    let both = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC)
+        .unsigned_abs()
+        .into();
+    let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS).unsigned_abs().into();
+    for (name, number, arguments) in [
+        ("mmap", libc::SYS_mmap, [0, 4096, both, private, u64::MAX, 0]),
+        ("mprotect", libc::SYS_mprotect, [0, 4096, both, 0, 0, 0]),
+    ] {
+        let mut words = [number.unsigned_abs(); 7];
+        words[1..].copy_from_slice(&arguments);
+        match kernel.call(&words).unwrap().wait() {
+            Err(Error::Failed {
+                why: Failure::Fault,
+                detail,
+                ..
+            }) => assert!(
+                detail.contains(&format!("may not make the system call `{name}`")),
+                "{name}: {detail}"
+            ),
+            other => panic!("{name}: {other:?}"),
+        }
     }
     assert!(target.lives());
 }
