@@ -51,7 +51,7 @@ fn escapes(rounds: usize, level: &str, calls: u64) {
     // SAFETY: built from this checkout.
     let c = unsafe { source.load_path(library("t_c_faults")).unwrap() };
     let panics = source.register_path::<t_panics>(library("t_panics")).unwrap();
-    let (counter, called) = (Cell::new(0_u64), Cell::new(0_u64));
+    let (counter, called, ended) = (Cell::new(0_u64), Cell::new(0_u64), Cell::new(0));
     let honest = |what: &str| {
         for number in 0..calls {
             let answer = loop {
@@ -80,6 +80,13 @@ fn escapes(rounds: usize, level: &str, calls: u64) {
                         continue;
                     }
                     assert_eq!(why == Failure::Deadline, loops, "{what}: {detail}");
+                    // A busy machine let the runner end nothing in its time, so the target ended the runner.
+                    if level == PROCESS
+                        && detail == "it ran for longer than 50ms; its runner process was ended"
+                    {
+                        ended.set(ended.get() + 1);
+                        continue;
+                    }
                     assert!(detail.starts_with(expected), "{what}: {detail}");
                     return detail;
                 }
@@ -121,6 +128,12 @@ fn escapes(rounds: usize, level: &str, calls: u64) {
         memory.push(pids.map(private_memory).sum::<usize>());
     }
     assert!(target.lives());
+    // Of some two loops in ten rounds.
+    assert!(
+        ended.get() <= 1 + rounds / 20,
+        "{} runners were ended",
+        ended.get()
+    );
     let (early, late) = (memory[rounds / 4], memory[rounds - 1]);
     println!(
         "{rounds} rounds, {} honest calls, memory in use: {early} KiB early, {late} KiB at the end",
