@@ -9,6 +9,7 @@ use super::liveness::Liveness;
 use super::notices::Channel;
 use super::{Incoming, TLS, first_byte, send_whole};
 use crate::observe::limited;
+use crate::os::is_hung_up;
 use crate::policy::SharedConnect;
 use crate::transport::address::WorkerAddress;
 use crate::transport::half_open::HalfOpen;
@@ -179,6 +180,10 @@ impl Acceptor {
             return;
         };
         let mut locked = engine.lock();
+        // UCX 1.13 keeps the socket of a connection that is refused at once, as by this host where the source's process has ended.
+        if is_hung_up(socket.as_fd()) {
+            return tracing::debug!("a source left before it was answered");
+        }
         let introduced = locked.introduce(known, address);
         let (id, nonce, own) = match introduced {
             Ok(introduced) => introduced,

@@ -432,6 +432,37 @@ fn rings_of_connections_that_are_over_are_kept_within_a_limit() {
     );
 }
 
+/// UCX, which would keep a socket for each, is not asked to connect to sources that have left when they would be answered.
+#[test]
+fn a_source_that_left_before_it_is_answered_is_not_connected_to() {
+    by(Mode::Messages, left_before_it_is_answered);
+    by(Mode::Puts, left_before_it_is_answered);
+}
+
+fn left_before_it_is_answered(mode: Mode) {
+    let served = Served::new(mode, &small());
+    let here = super::in_hand::engine(mode);
+    let first = ask(&here, &served.to).unwrap();
+    let address = here.lock().address().unwrap().to_bytes();
+    let mut asks = Vec::new();
+    let asked = Exchange::Worker {
+        nonce: 0,
+        address: &address,
+    };
+    asked.encode(mode.tag(), &mut asks);
+    {
+        // The thread that answers waits for it.
+        let _locked = served.engine.lock();
+        for _ in 0..3 {
+            stranger(&served.to).write_all(&asks).unwrap();
+        }
+    }
+    // It answers one after the other.
+    let last = ask(&here, &served.to).unwrap();
+    let [first, last] = [first, last].map(|answered| answered.nonce.name().number());
+    assert_eq!(last, first + 1, "connections were made in between");
+}
+
 /// A source that leaves after the exchange keeps no place.
 #[test]
 fn a_source_that_leaves_before_its_hello_is_forgotten() {
