@@ -198,7 +198,7 @@ fn a_wild_write_that_hits_data_of_the_host_is_not_noticed() {
     let hit = OF_THE_HOST.as_ptr().expose_provenance() as u64;
     assert!(write(hit).is_ok());
     assert_eq!(OF_THE_HOST.load(Ordering::Relaxed), 0xbad);
-    // An address that belongs to nobody, and one that the host may not write, end the invocation alone.
+    // A write to an address that is not mapped, or to a page that is read-only, ends the invocation alone.
     let constant = (&raw const *"a text").cast::<u8>().expose_provenance() as u64;
     for missed in [0x18, constant] {
         match write(missed) {
