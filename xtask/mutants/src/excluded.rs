@@ -77,16 +77,15 @@ pub(crate) fn split(
             found.is_none()
         })
         .collect();
-    let stale = list
+    let stale: Vec<String> = list
         .iter()
         .zip(&used)
-        .find(|(line, used)| !**used && is_here(&line.parts[0]));
-    if let Some((line, _)) = stale {
+        .filter(|(line, used)| !**used && is_here(&line.parts[0]))
+        .map(|(line, _)| format!("xtask/mutants/excluded.txt:{}: excludes no mutant", line.line))
+        .collect();
+    if !stale.is_empty() {
         // Another line may exclude the same mutants first; that is an error of the list, too.
-        return Err(format!(
-            "xtask/mutants/excluded.txt:{}: excludes no mutant",
-            line.line
-        ));
+        return Err(stale.join("\n"));
     }
     let excluded = before - kept.len();
     Ok((kept, excluded))
