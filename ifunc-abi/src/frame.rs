@@ -382,6 +382,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_inline_body_is_what_the_words_leave_of_a_cache_line() {
+        assert_eq!((SLOT, WORDS, INLINE), (64, size_of::<[u64; 3]>(), 40));
+    }
+
+    #[test]
     fn headers_round_trip() {
         let header = Header {
             kind: Kind::Exec,

@@ -182,8 +182,19 @@ mod tests {
         // SAFETY: null is a context.
         let sent = unsafe { send(ptr::null_mut(), 0, ptr::null(), 0) };
         assert_eq!((sent, reply(ptr::null_mut(), 0)), (no_group, no_group));
-        let before = clock();
-        assert!(before > 0 && clock() >= before);
+    }
+
+    #[test]
+    fn both_clocks_count_the_nanoseconds_of_the_monotonic_one() {
+        let (began, before) = (std::time::Instant::now(), [now(), clock()]);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let passed = [now(), clock()].map(|now| now - before[0]);
+        let most = began.elapsed().as_nanos() as u64;
+        assert!(before[0] > 1 && before[1] >= before[0]);
+        assert!(
+            passed[0] >= 2_000_000 && passed[1] >= passed[0] && passed[1] <= most,
+            "{passed:?}"
+        );
     }
 
     /// Serves invocations that travel nowhere.

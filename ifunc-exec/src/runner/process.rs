@@ -377,5 +377,12 @@ mod tests {
         assert!(text.contains("SIGKILL"), "{text}");
         let (_, text) = ended(7 << 8, None);
         assert!(text.contains("with status 7"), "{text}");
+        for (signal, name) in [
+            (libc::SIGABRT, "SIGABRT ended"),
+            (libc::SIGUSR1, "signal 10 ended"),
+        ] {
+            let (why, text) = ended(signal, None);
+            assert!(why == Failure::Fault && text.contains(name), "{text}");
+        }
     }
 }

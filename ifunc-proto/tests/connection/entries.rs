@@ -69,6 +69,24 @@ fn entries_share_one_installation() {
 }
 
 #[test]
+fn an_image_that_is_sent_to_its_own_handles_again_is_not_installed_again() {
+    let mut pipe = Pipe::new(20, 256);
+    let (mut source, mut target) = pair(&mut pipe);
+    let handles = [one(b'a'), three(0)].map(|image| source.connection.caller.bind(image));
+    assert_eq!(handles, [0, 1]);
+    for _ in 0..2 {
+        for handle in handles {
+            source.submit_with_code(&mut pipe, handle, b"?").unwrap();
+            settle(&mut pipe, &mut source, &mut target);
+        }
+    }
+    use Kind::{Exec, Install};
+    let (first, second) = ([(Install, 0), (Exec, 0)], [(Install, 1), (Exec, 1)]);
+    assert_eq!(sent(&mut pipe), [first, second, first, second].concat());
+    assert_eq!((target.host.installs, target.host.runs.len()), (2, 4));
+}
+
+#[test]
 fn an_entry_that_a_review_drops_runs_no_more() {
     let mut pipe = Pipe::new(20, 256);
     let (mut source, mut target) = pair(&mut pipe);

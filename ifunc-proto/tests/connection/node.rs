@@ -272,6 +272,16 @@ impl Node {
         })
     }
 
+    /// The same, with the image in front of it, whether the target has it or not.
+    pub(crate) fn submit_with_code(&mut self, pipe: &mut Pipe, handle: u32, payload: &[u8]) -> Submitted {
+        let submission = Submission {
+            carries_code: true,
+            ..Self::submission(handle, payload.len(), false)
+        };
+        let side = &mut pipe.side(self.side);
+        submitted(self.connection.submit(side, submission, &mut encoder(payload)))
+    }
+
     pub(crate) fn append(
         &mut self,
         pipe: &mut Pipe,

@@ -148,6 +148,20 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "ucx")]
+    #[test]
+    fn all_addresses_of_the_loopback_device_are_this_host() {
+        for at in ["127.0.0.1:0", "127.0.0.2:0"] {
+            let listener = TcpListener::bind(at).unwrap();
+            let socket = connect_until(listener.local_addr().unwrap(), soon())
+                .unwrap()
+                .unwrap();
+            assert!(is_of_this_host(socket.as_fd()), "{at}");
+        }
+        let (no_address, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!is_of_this_host(no_address.as_fd()));
+    }
+
     /// A host that does not answer: one whose queue of new connections is full.
     #[test]
     fn an_attempt_ends_at_its_deadline() {

@@ -26,7 +26,7 @@ const CHECKSUM: usize = 8;
 
 impl WorkerAddress {
     /// Most bytes that UCX's own part may have: a host with many devices has some 2 KiB.
-    const MOST: usize = 8 << 10;
+    pub(super) const MOST: usize = 8 << 10;
     /// Most bytes of it all.
     pub(super) const LONGEST: usize = HEAD + Self::MOST + CHECKSUM;
 

@@ -213,9 +213,12 @@ mod tests {
     #[test]
     fn a_fin_states_the_number_of_frames() {
         let mut incoming = Incoming::new(SIZE);
+        assert_eq!(incoming.come(), (0, false));
         incoming.receive(10).unwrap();
+        assert_eq!(incoming.come(), (1, true), "its body is fetched");
         assert_eq!(incoming.are_all(1), Ok(false));
         incoming.complete();
+        assert_eq!(incoming.come(), (1, false));
         assert_eq!(incoming.are_all(1), Ok(true));
         assert_eq!(incoming.are_all(2), Ok(false));
         assert!(incoming.are_all(0).is_err());

@@ -65,6 +65,11 @@ impl Pack {
     pub(super) fn frames(&self) -> usize {
         self.frames
     }
+
+    #[cfg(test)]
+    pub(super) fn sent(&self) -> Credits {
+        self.sent
+    }
 }
 
 /// What an engine gathers.

@@ -230,6 +230,8 @@ mod tests {
                 Welcome::decode(mode, &refusal(mode.tag(), true, "full")),
                 Err(Declined::Busy("full".into()))
             );
+            hello.address = Some(WorkerAddress::new(27, &[1; WorkerAddress::MOST]).unwrap());
+            assert_eq!(hello.encode(mode).len(), LONGEST, "the longest hello");
             let long = "ü".repeat(LONGEST);
             assert!(refusal(mode.tag(), true, &long).len() <= LONGEST);
         }

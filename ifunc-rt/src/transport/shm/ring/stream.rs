@@ -89,4 +89,17 @@ mod tests {
         stream.end_poll(true);
         assert_eq!(stream.polls, 0, "it came late");
     }
+
+    #[test]
+    fn the_distance_grows_by_steps_as_far_as_the_producer_is_ahead() {
+        let mut stream = Stream::default();
+        let mut after = |ahead: u32| {
+            stream.fall_behind(|frames| ahead > frames);
+            stream.distance
+        };
+        assert_eq!([100; 4].map(&mut after), [31, 47, 63, 63]);
+        assert_eq!(after(63), Stream::NEAR, "it is not as far ahead any more");
+        assert_eq!([30, 40, 100].map(&mut after), [31, 47, 63]);
+        assert_eq!(after(15), Stream::NEAR);
+    }
 }

@@ -175,6 +175,9 @@ mod tests {
         assert!(Incoming::default().take(&long).is_err());
         let longest = message(Exchange::MOST - size_of::<u128>());
         assert_eq!(Incoming::default().take(&longest), Ok(true));
+        let longer = [&longest[..], b"x"].concat();
+        let refused = Incoming::default().take(&longer);
+        assert_eq!(refused, Err("a first message that is too long"));
         // A message of another version is answered as soon as its version is there.
         let mut newer = message(9);
         newer[8] += 1;

@@ -6,12 +6,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::in_hand::{engine, insert, open};
 use super::*;
 use crate::transport::handshake::HANDSHAKE_TIMEOUT;
+use crate::transport::ucx::credits::{Incoming, send_window};
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::events::{Data, Event};
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice};
 use crate::transport::ucx::packet::BODY;
-use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId, Frame};
+use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId, Frame, Stage};
 use crate::transport::window::Credits;
 
 /// Whether a thread that sleeps on the engine would wake.
@@ -153,6 +154,41 @@ fn what_a_peer_sent_before_it_broke_the_protocol_is_dropped_and_its_memory_used_
     assert!(free(&mut locked) >= before + BODY + (1 << 15));
 }
 
+/// As many as fill a part of the ring that the peer sends into; the credits of the others go with messages to it.
+#[test]
+fn memory_of_some_frames_is_given_back_as_soon_as_they_are_executed() {
+    const FRAMES: usize = 64;
+    if !has_ucx() {
+        return;
+    }
+    let engine = engine(Mode::Messages);
+    let mut locked = engine.lock();
+    let size = ring(FRAMES as u32, 1 << 20).to_target;
+    let mut connection = Connection::default();
+    connection.stage = Stage::Open {
+        out: send_window(size),
+        incoming: Incoming::new(size),
+    };
+    let id = insert(&mut locked, connection);
+    let mut due = 0;
+    for _ in 0..FRAMES {
+        arrive(&mut locked, id, 8);
+        let connection = locked.state.connections.get_mut(&id).unwrap();
+        let (frame, is_due) = connection.take().unwrap();
+        let Stage::Open { incoming, .. } = &mut connection.stage else {
+            unreachable!("it was opened above")
+        };
+        assert_eq!(incoming.is_due(8), is_due);
+        if incoming.release(8) {
+            incoming.publish();
+        }
+        due += usize::from(is_due);
+        locked.discard(frame.data);
+    }
+    assert!((1..=FRAMES / 4).contains(&due), "{due}");
+    locked.forget(id);
+}
+
 #[test]
 fn a_connection_that_is_closed_lingers_unless_its_peer_is_gone() {
     if !has_ucx() {
@@ -200,11 +236,13 @@ fn connections_with_a_deadline_are_forgotten_when_it_is_over_or_the_peer_has_ans
     acknowledged.fin_acked = true;
     let [kept, gone, acknowledged, late] =
         [open(), gone, acknowledged, open()].map(|connection| insert(&mut locked, connection));
+    assert!(!locked.state.has_housekeeping());
     for id in [kept, gone, acknowledged] {
         locked.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
     }
     locked.state.set_deadline(late, Some(Duration::ZERO));
     assert_eq!(locked.state.timed, 4);
+    assert!(locked.state.has_housekeeping());
     locked.dispatch();
     assert!(locked.state.connections.keys().eq([&kept]));
     assert_eq!(locked.state.timed, 1);

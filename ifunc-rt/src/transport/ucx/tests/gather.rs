@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use super::in_hand::Pair;
+use super::in_hand::{Pair, insert, open};
 use super::*;
 use crate::transport::PollScope as _;
+use crate::transport::ucx::credits::message_of;
+use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::events::Event;
+use crate::transport::ucx::header::Name;
+use crate::transport::ucx::packed;
 use crate::transport::ucx::packet::Purpose;
 use crate::transport::ucx::table::ConnectionId;
 use crate::transport::window::Credits;
@@ -288,6 +292,56 @@ fn frames_to_a_peer_that_takes_none_wait_together_for_the_end_of_an_earlier_mess
     assert_eq!(gathered(&pair, pair.of_target), 0);
     expect(&mut pair, &[(3, 8), (4, 5000)]);
     busy(&pair, 0);
+}
+
+/// Each takes a buffer of the receiver, which refuses a message with more.
+#[test]
+fn a_message_has_no_more_frames_than_its_receiver_takes() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = Pair::new(Mode::Messages, &ring(1024, 1 << 20));
+    let most = packed::MAX_ENTRIES;
+    let lens = Vec::from_iter((0..).zip(vec![0; 2 * most + 5]));
+    pair.target.tx().hold();
+    for &(n, len) in &lens {
+        send(&mut pair.target, &content(n + 100, len)).unwrap().unwrap();
+        assert_eq!(gathered(&pair, pair.of_target), n as usize % most + 1);
+    }
+    {
+        let locked = pair.served.engine.lock();
+        let pack = locked.state.connections[&pair.of_target].pack.as_ref().unwrap();
+        let one = message_of(0);
+        let sent = Credits {
+            frames: one.frames * 5,
+            data: one.data * 5,
+        };
+        assert_eq!(pack.sent(), sent, "what is under way with it");
+    }
+    pair.target.tx().flush();
+    expect(&mut pair, &lens);
+}
+
+/// Without an endpoint nothing can be sent, and without a name the peer knows no packed message.
+#[test]
+fn nothing_is_gathered_for_a_peer_that_is_not_known() {
+    if !has_ucx() {
+        return;
+    }
+    let pair = with_unread(0);
+    let mut locked = pair.served.engine.lock();
+    let gathers = |locked: &mut Locked<'_>, id| {
+        let head = super::peer::frame(1, 8);
+        locked.gathers(id, &head, &[0; 8], true, false)
+    };
+    assert!(gathers(&mut locked, pair.of_target));
+    let mut named = open();
+    named.peer = Name(7);
+    let unreached = insert(&mut locked, named);
+    assert!(!gathers(&mut locked, unreached));
+    locked.forget(unreached);
+    locked.state.connections.get_mut(&pair.of_target).unwrap().peer = Name::NONE;
+    assert!(!gathers(&mut locked, pair.of_target));
 }
 
 #[test]

@@ -43,6 +43,7 @@ mod link;
 mod one_process;
 mod peer;
 mod places;
+mod routes;
 mod two_processes;
 mod unauthenticated;
 mod unauthenticated_put;

@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use super::*;
 use crate::keys::{SecretKey, TlsKeys};
 use crate::transport::handshake::HANDSHAKE_TIMEOUT;
+use crate::transport::tls::once;
 use crate::transport::ucx::exchange::source::Answered;
 use crate::transport::ucx::tests::peer::ask_with;
 
@@ -82,6 +83,36 @@ fn a_source_that_leaves_inside_of_tls_and_keeps_its_socket_is_left() {
     });
     // The time of its handshake is not what ended it.
     assert!(began.elapsed() < HANDSHAKE_TIMEOUT);
+}
+
+#[test]
+fn a_source_that_has_proved_its_key_is_answered_when_its_message_is_whole() {
+    if !has_ucx() {
+        return;
+    }
+    let listener = target(Mode::Messages, Policy::new().connect_key("ada", key(2).public()));
+    let to = address(&*listener);
+    let keys = TlsKeys::new(key(2)).peer(key(1).public());
+    let whole = message();
+    for (sent, is_answered) in [(&whole[..whole.len() - 1], false), (&whole, true)] {
+        let socket = stranger(&to);
+        socket.set_nonblocking(true).unwrap();
+        let mut answer = Vec::new();
+        let until = Instant::now() + Duration::from_secs(if is_answered { 30 } else { 1 });
+        let asked = once::ask(
+            ("there", "127.0.0.1"),
+            &keys,
+            socket.as_fd(),
+            sent,
+            |_| Ok(()),
+            |bytes| {
+                answer.extend_from_slice(bytes);
+                Ok(!bytes.is_empty())
+            },
+            || (Instant::now() < until).then_some(until),
+        );
+        assert_eq!((asked.is_ok(), answer.is_empty()), (is_answered, !is_answered));
+    }
 }
 
 #[test]
