@@ -175,6 +175,18 @@ fn run(
 }
 
 #[test]
+fn an_entry_has_a_function_for_batches_if_its_image_states_one() {
+    let (executor, _) = executor(1 << 16, 4);
+    for batch in [None, Some(0)] {
+        let mut parts = add();
+        parts.entries[0].batch = batch;
+        let installed = install(&executor, &parts).unwrap();
+        let entry = ImageExecutor::entries(&installed).next().unwrap();
+        assert_eq!(ImageExecutor::has_batch(&entry), batch.is_some());
+    }
+}
+
+#[test]
 fn an_image_is_installed_once_and_runs() {
     let (executor, events) = executor(1 << 16, 4);
     let added = install(&executor, &add()).unwrap();

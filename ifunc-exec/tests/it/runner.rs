@@ -591,7 +591,6 @@ fn the_longest_limits_are_limits() {
 }
 
 #[test]
-#[ignore = "nightly: uses up a second of CPU time"]
 fn cpu_time_has_a_limit() {
     let mut target = Target::with(RunnerOptions::new().cpu_time(Duration::from_secs(1)), None);
     let loops = target.code(LOOPS, 1);

@@ -97,7 +97,8 @@ pub(super) fn is_of_this_host(socket: BorrowedFd<'_>) -> bool {
     let (Some(here), Some(there)) = (here, there) else {
         return false;
     };
-    here == there || here.is_loopback() && there.is_loopback()
+    // A loopback address reaches this host alone.
+    here == there || here.is_loopback()
 }
 
 /// The address of the peer's host.

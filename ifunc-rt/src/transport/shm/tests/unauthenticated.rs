@@ -53,6 +53,22 @@ fn who_says_nothing_or_nonsense_keeps_nobody_out() {
     assert!(listener.accept().is_none());
 }
 
+/// A process that listens, and accepts nobody.
+#[test]
+fn an_attempt_ends_in_time_where_the_queue_of_new_connections_is_full() {
+    let name = name("full_queue");
+    let directory = candidates().swap_remove(0);
+    let (path, address) = directory.socket(&name);
+    let listening = new_socket().unwrap();
+    rustix::net::bind(&listening, &address.unwrap()).unwrap();
+    rustix::net::listen(&listening, 0).unwrap();
+    let _first = knock(&name);
+    let error = connect(&shm(&name), Instant::now() + Duration::from_millis(50)).map(drop);
+    std::fs::remove_file(path).unwrap();
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("its queue of new connections is full"), "{error}");
+}
+
 /// As many as there may be say nothing: the next one is refused for the moment, and not after one of them has left.
 #[test]
 fn silent_connections_are_bounded() {

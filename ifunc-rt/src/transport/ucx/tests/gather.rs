@@ -100,6 +100,7 @@ fn answers_of_one_poll_are_one_message_and_the_last_does_not_wait() {
     assert_eq!(gathered(&pair, pair.of_target), 0);
     assert!(receive(&mut pair.target).unwrap().is_none());
     assert_eq!(engine.polls(), before);
+    assert!(engine.lock().state.gather.is_empty());
     engine.end();
     expect(&mut pair, &Vec::from_iter((0..FRAMES).map(|n| (n, n as usize))));
     // Without a poll, and in one for a single frame, each is sent at once.
