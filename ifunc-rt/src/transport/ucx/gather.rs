@@ -60,13 +60,12 @@ pub(super) struct Pack {
     sent: Credits,
 }
 
+#[cfg(test)]
 impl Pack {
-    #[cfg(test)]
     pub(super) fn frames(&self) -> usize {
         self.frames
     }
 
-    #[cfg(test)]
     pub(super) fn sent(&self) -> Credits {
         self.sent
     }

@@ -174,6 +174,18 @@ mod tests {
         }
     }
 
+    /// Waits until what the kernel says of sockets is so: of that there is no event.
+    fn wait_until(what: &str, holds: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "waited in vain until {what}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// A connection, in an epoll instance, to a peer whose host has vanished.
     struct Vanished {
         epoll: std::os::fd::OwnedFd,
@@ -229,11 +241,9 @@ mod tests {
     fn a_connection_whose_peer_does_not_acknowledge_is_ended_after_the_timeout() {
         let mut vanished = Vanished::new();
         vanished.here.write_all(b"lost").unwrap();
-        let sent = Instant::now();
-        while silence(vanished.here.as_raw_fd()).is_none() {
-            assert!(sent.elapsed() < Duration::from_secs(30), "nothing is sent again");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("it is sent again", || {
+            silence(vanished.here.as_raw_fd()).is_some()
+        });
         assert!(resends());
         // Silent already, but it may have begun right now: it is noted, and ended later.
         let timeout = Duration::from_millis(400);
@@ -249,22 +259,16 @@ mod tests {
         assert_eq!(vanished.here.read(&mut [0]).unwrap(), 0, "it is shut down");
         drop(vanished);
         // Other tests may have such sockets for a while.
-        let until = Instant::now() + Duration::from_secs(30);
-        while resends() {
-            assert!(Instant::now() < until, "there is no such socket");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("no socket is left that resends", || !resends());
     }
 
     #[test]
     fn a_peer_that_answers_again_is_waited_for_from_the_beginning() {
         let mut vanished = Vanished::new();
         vanished.here.write_all(b"lost").unwrap();
-        let sent = Instant::now();
-        while silence(vanished.here.as_raw_fd()).is_none() {
-            assert!(sent.elapsed() < Duration::from_secs(30), "nothing is sent again");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("it is sent again", || {
+            silence(vanished.here.as_raw_fd()).is_some()
+        });
         let mut watch = watch(Duration::from_secs(60));
         let fd = vanished.here.as_raw_fd();
         // It was silent since before its last packet arrived: that silence is over.

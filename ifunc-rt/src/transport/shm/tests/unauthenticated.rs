@@ -53,11 +53,12 @@ fn who_says_nothing_or_nonsense_keeps_nobody_out() {
     assert!(listener.accept().is_none());
 }
 
-/// A process that listens, and accepts nobody.
+/// The process at the socket never calls `accept`, and its queue has room for one.
 #[test]
 fn an_attempt_ends_in_time_where_the_queue_of_new_connections_is_full() {
     let name = name("full_queue");
     let directory = candidates().swap_remove(0);
+    directory.prepare().unwrap();
     let (path, address) = directory.socket(&name);
     let listening = new_socket().unwrap();
     rustix::net::bind(&listening, &address.unwrap()).unwrap();

@@ -252,21 +252,6 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
 }
 
 #[test]
-fn the_peer_of_a_worker_that_is_taken_back_learns_it() {
-    if !has_ucx() {
-        return;
-    }
-    let mut lent = Lent::<Single>::new();
-    let (mut source, _target) = meet(&mut *lent.listener, lent.over_there.call().unwrap());
-    assert!(lent.lent_there.detach());
-    wait_for("the end", || {
-        lent.lent_here.poll();
-        receive(&mut source).is_err().then_some(())
-    });
-    assert!(lent.lent_here.detach());
-}
-
-#[test]
 fn an_application_makes_progress_while_others_wait() {
     if !has_ucx() {
         return;

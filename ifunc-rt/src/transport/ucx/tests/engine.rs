@@ -3,10 +3,9 @@
 use ::ucx::EndpointId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::in_hand::{engine, insert, open};
+use super::in_hand::{engine, insert, open, open_with};
 use super::*;
 use crate::transport::handshake::HANDSHAKE_TIMEOUT;
-use crate::transport::ucx::credits::{Incoming, send_window};
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::events::{Data, Event};
 use crate::transport::ucx::handshake::LONGEST;
@@ -163,13 +162,7 @@ fn memory_of_some_frames_is_given_back_as_soon_as_they_are_executed() {
     }
     let engine = engine(Mode::Messages);
     let mut locked = engine.lock();
-    let size = ring(FRAMES as u32, 1 << 20).to_target;
-    let mut connection = Connection::default();
-    connection.stage = Stage::Open {
-        out: send_window(size),
-        incoming: Incoming::new(size),
-    };
-    let id = insert(&mut locked, connection);
+    let id = insert(&mut locked, open_with(ring(FRAMES as u32, 1 << 20).to_target));
     let mut due = 0;
     for _ in 0..FRAMES {
         arrive(&mut locked, id, 8);

@@ -23,9 +23,13 @@ pub(super) fn engine(mode: Mode) -> Arc<Engine> {
     Engine::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT, mode).unwrap()
 }
 
-/// A connection that is open.
+/// A connection that is open, with the smallest rings.
 pub(super) fn open() -> Connection {
-    let size = small().to_target;
+    open_with(small().to_target)
+}
+
+/// A connection that is open, with rings of this size.
+pub(super) fn open_with(size: RingSize) -> Connection {
     let mut connection = Connection::default();
     connection.stage = Stage::Open {
         out: send_window(size),

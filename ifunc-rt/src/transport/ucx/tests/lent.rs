@@ -203,3 +203,18 @@ fn a_target_hears_that_a_source_has_given_up() {
     drop((listener, over_there, ep));
     drop((here, there));
 }
+
+#[test]
+fn the_peer_of_a_worker_that_is_taken_back_learns_it() {
+    if !has_ucx() {
+        return;
+    }
+    let mut lent = Lent::<Single>::new();
+    let (mut source, _target) = meet(&mut *lent.listener, lent.over_there.call().unwrap());
+    assert!(lent.lent_there.detach());
+    wait_for("the end", || {
+        lent.lent_here.poll();
+        receive(&mut source).is_err().then_some(())
+    });
+    assert!(lent.lent_here.detach());
+}
