@@ -254,6 +254,10 @@ impl<H: Handler, M: Mode> Worker<H, M> {
 
     /// Makes the descriptor readable by what happens next. `false`: something has happened; progress, and arm again.
     ///
+    /// [Progress](Self::progress) until nothing happens before. When the last endpoint over a transport is closed, UCX stops watching that
+    /// transport, and goes on by other means in the next round in which nothing happens. A worker that is armed before that round is not
+    /// woken by a peer that leaves, and keeps its socket.
+    ///
     /// # Errors
     /// UCX refused.
     pub fn arm(&mut self) -> Result<bool, Status> {

@@ -70,8 +70,10 @@ impl Locked<'_> {
     }
 }
 
-/// Arms; where something has happened, progresses and tries again. `progress` says whether there were events. With it, and how often
-/// in succession it was stuck, which it was `stuck` times before.
+/// Progresses until nothing happens, and arms; where that finds something to do, tries again. `progress` says whether anything happened.
+/// With it, and how often in succession it was stuck, which it was `stuck` times before.
+///
+/// It progresses first: see [`Worker::arm`](::ucx::Worker::arm).
 fn try_arm<T, E>(
     what: &mut T,
     stuck: u32,
@@ -81,9 +83,13 @@ fn try_arm<T, E>(
     let rounds = if stuck == 0 { ROUNDS } else { FEW_ROUNDS };
     let mut some = false;
     for _ in 0..rounds {
+        if progress(what) {
+            some = true;
+            continue;
+        }
         match arm(what) {
             Ok(true) => return (Ok(()), 0),
-            Ok(false) => some |= progress(what),
+            Ok(false) => {}
             Err(status) => return (Err(Unarmed::Refused(status)), 0),
         }
     }
@@ -110,9 +116,13 @@ mod tests {
     /// What arming says.
     type Said = Result<bool, &'static str>;
 
-    /// Arms where the first `busy` attempts find something to do, which is an event in round `some`, and the next says
-    /// `then`.
-    fn after(busy: usize, some: usize, then: Said) -> (Result<(), Unarmed<&'static str>>, usize) {
+    /// Arms where the first `busy` attempts find something to do, an event comes in each round of `some`, and the attempt after the
+    /// busy ones says `then`. With it, how many rounds of progress there were.
+    fn after(
+        busy: usize,
+        some: std::ops::Range<usize>,
+        then: Said,
+    ) -> (Result<(), Unarmed<&'static str>>, usize) {
         let (mut attempts, mut rounds) = (0, 0);
         let arm = |_: &mut ()| {
             attempts += 1;
@@ -120,7 +130,7 @@ mod tests {
         };
         let (armed, stuck) = try_arm(&mut (), 0, arm, |()| {
             rounds += 1;
-            rounds == some
+            some.contains(&(rounds - 1))
         });
         assert_eq!(stuck, u32::from(armed == Err(Unarmed::Stuck)));
         (armed, rounds)
@@ -128,10 +138,21 @@ mod tests {
 
     #[test]
     fn events_before_a_sleep_are_dispatched_in_bounded_rounds() {
-        assert_eq!(after(0, 0, Ok(true)), (Ok(()), 0));
-        assert_eq!(after(ROUNDS - 1, 0, Ok(true)), (Ok(()), ROUNDS - 1));
-        assert_eq!(after(usize::MAX, ROUNDS, Ok(true)), (Err(Unarmed::Busy), ROUNDS));
-        assert_eq!(after(usize::MAX, 0, Ok(true)), (Err(Unarmed::Stuck), ROUNDS));
+        assert_eq!(after(0, 0..0, Ok(true)), (Ok(()), 1));
+        assert_eq!(after(ROUNDS - 1, 0..0, Ok(true)), (Ok(()), ROUNDS));
+        assert_eq!(
+            after(usize::MAX, ROUNDS - 1..ROUNDS, Ok(true)),
+            (Err(Unarmed::Busy), ROUNDS)
+        );
+        assert_eq!(after(usize::MAX, 0..0, Ok(true)), (Err(Unarmed::Stuck), ROUNDS));
+    }
+
+    #[test]
+    fn nothing_is_armed_after_a_round_in_which_something_happened() {
+        assert_eq!(after(0, 0..3, Ok(true)), (Ok(()), 4));
+        // Found by arming: the round after it sees a peer leave, and the next one closes its socket.
+        assert_eq!(after(1, 1..3, Ok(true)), (Ok(()), 4));
+        assert_eq!(after(0, 0..usize::MAX, Ok(true)), (Err(Unarmed::Busy), ROUNDS));
     }
 
     #[test]
@@ -146,17 +167,17 @@ mod tests {
         // Whatever else it is, it is not stuck any more.
         assert_eq!(try_arm(&mut (), 7, never, |()| true), (Err(Unarmed::Busy), 0));
         assert_eq!(
-            try_arm(&mut (), 7, |()| Ok::<_, ()>(true), |()| true),
+            try_arm(&mut (), 7, |()| Ok::<_, ()>(true), |()| false),
             (Ok(()), 0)
         );
-        let refused = try_arm(&mut (), 7, |()| Err("no"), |()| true);
+        let refused = try_arm(&mut (), 7, |()| Err("no"), |()| false);
         assert_eq!(refused, (Err(Unarmed::Refused("no")), 0));
     }
 
     #[test]
     fn a_refusal_is_not_taken_for_armed() {
         let refused = Err(Unarmed::Refused("no"));
-        assert_eq!(after(3, 1, Err("no")), (refused, 3));
+        assert_eq!(after(3, 0..1, Err("no")), (refused, 5));
     }
 
     #[test]
