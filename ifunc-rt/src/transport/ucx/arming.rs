@@ -48,6 +48,7 @@ impl Locked<'_> {
     pub(super) fn try_arm(&mut self) -> Result<(), Unarmed<Status>> {
         let (armed, stuck) = try_arm(
             self,
+            self.state.goes_on,
             self.state.stuck,
             |locked| locked.worker.arm(),
             Locked::progress,
@@ -70,12 +71,13 @@ impl Locked<'_> {
     }
 }
 
-/// Progresses until nothing happens, and arms; where that finds something to do, tries again. `progress` says whether anything happened.
-/// With it, and how often in succession it was stuck, which it was `stuck` times before.
+/// Progresses until nothing happens where that is not so yet (`goes_on`), and arms; where that finds something to do, tries again.
+/// `progress` says whether anything happened. With it, and how often in succession it was stuck, which it was `stuck` times before.
 ///
-/// It progresses first: see [`Worker::arm`](::ucx::Worker::arm).
+/// Why nothing may happen right before: see [`Worker::arm`](::ucx::Worker::arm).
 fn try_arm<T, E>(
     what: &mut T,
+    mut goes_on: bool,
     stuck: u32,
     mut arm: impl FnMut(&mut T) -> Result<bool, E>,
     mut progress: impl FnMut(&mut T) -> bool,
@@ -83,10 +85,11 @@ fn try_arm<T, E>(
     let rounds = if stuck == 0 { ROUNDS } else { FEW_ROUNDS };
     let mut some = false;
     for _ in 0..rounds {
-        if progress(what) {
+        if goes_on && progress(what) {
             some = true;
             continue;
         }
+        goes_on = true;
         match arm(what) {
             Ok(true) => return (Ok(()), 0),
             Ok(false) => {}
@@ -128,7 +131,7 @@ mod tests {
             attempts += 1;
             if attempts <= busy { Ok(false) } else { then }
         };
-        let (armed, stuck) = try_arm(&mut (), 0, arm, |()| {
+        let (armed, stuck) = try_arm(&mut (), true, 0, arm, |()| {
             rounds += 1;
             some.contains(&(rounds - 1))
         });
@@ -156,21 +159,52 @@ mod tests {
     }
 
     #[test]
+    fn after_a_round_in_which_nothing_happened_there_is_none() {
+        let armed = try_arm(
+            &mut (),
+            false,
+            0,
+            |()| Ok::<_, ()>(true),
+            |()| unreachable!("nothing goes on"),
+        );
+        assert_eq!(armed, (Ok(()), 0));
+        // Unless arming finds something to do.
+        let (mut attempts, mut rounds) = (0, 0);
+        let armed = try_arm(
+            &mut (),
+            false,
+            0,
+            |()| {
+                attempts += 1;
+                Ok::<_, ()>(attempts == 2)
+            },
+            |()| {
+                rounds += 1;
+                rounds == 1
+            },
+        );
+        assert_eq!((armed, rounds), ((Ok(()), 0), 2));
+    }
+
+    #[test]
     fn where_it_was_stuck_before_there_are_fewer_rounds() {
         let mut rounds = 0;
         let never = |_: &mut ()| Ok::<_, ()>(false);
-        let armed = try_arm(&mut (), 7, never, |()| {
+        let armed = try_arm(&mut (), true, 7, never, |()| {
             rounds += 1;
             false
         });
         assert_eq!((armed, rounds), ((Err(Unarmed::Stuck), 8), FEW_ROUNDS));
         // Whatever else it is, it is not stuck any more.
-        assert_eq!(try_arm(&mut (), 7, never, |()| true), (Err(Unarmed::Busy), 0));
         assert_eq!(
-            try_arm(&mut (), 7, |()| Ok::<_, ()>(true), |()| false),
+            try_arm(&mut (), true, 7, never, |()| true),
+            (Err(Unarmed::Busy), 0)
+        );
+        assert_eq!(
+            try_arm(&mut (), true, 7, |()| Ok::<_, ()>(true), |()| false),
             (Ok(()), 0)
         );
-        let refused = try_arm(&mut (), 7, |()| Err("no"), |()| false);
+        let refused = try_arm(&mut (), true, 7, |()| Err("no"), |()| false);
         assert_eq!(refused, (Err(Unarmed::Refused("no")), 0));
     }
 

@@ -349,7 +349,8 @@ impl Locked<'_> {
             return false;
         }
         let _in_progress = self.attached().map(Attached::enter_progress);
-        self.worker.progress()
+        self.state.goes_on = self.worker.progress();
+        self.state.goes_on
     }
 
     /// Progresses until `done` says so or `deadline`; whether it said so. Receives notices, too: this thread keeps the lock meanwhile.
