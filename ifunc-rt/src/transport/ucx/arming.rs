@@ -48,7 +48,7 @@ impl Locked<'_> {
     pub(super) fn try_arm(&mut self) -> Result<(), Unarmed<Status>> {
         let (armed, stuck) = try_arm(
             self,
-            self.state.goes_on,
+            self.state.is_settling,
             self.state.stuck,
             |locked| locked.worker.arm(),
             Locked::progress,
@@ -71,13 +71,12 @@ impl Locked<'_> {
     }
 }
 
-/// Progresses until nothing happens where that is not so yet (`goes_on`), and arms; where that finds something to do, tries again.
-/// `progress` says whether anything happened. With it, and how often in succession it was stuck, which it was `stuck` times before.
-///
-/// Why nothing may happen right before: see [`Worker::arm`](::ucx::Worker::arm).
+/// Arms; where that finds something to do, and where an endpoint was closed (`is_settling`), only after a round of progress in which
+/// nothing happens: why, [`Worker::arm`](::ucx::Worker::arm) says. `progress` says whether anything happened. Returns how often in
+/// succession it was stuck, too, which it was `stuck` times before.
 fn try_arm<T, E>(
     what: &mut T,
-    mut goes_on: bool,
+    mut is_settling: bool,
     stuck: u32,
     mut arm: impl FnMut(&mut T) -> Result<bool, E>,
     mut progress: impl FnMut(&mut T) -> bool,
@@ -85,11 +84,11 @@ fn try_arm<T, E>(
     let rounds = if stuck == 0 { ROUNDS } else { FEW_ROUNDS };
     let mut some = false;
     for _ in 0..rounds {
-        if goes_on && progress(what) {
+        if is_settling && progress(what) {
             some = true;
             continue;
         }
-        goes_on = true;
+        is_settling = true;
         match arm(what) {
             Ok(true) => return (Ok(()), 0),
             Ok(false) => {}
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_armed_after_a_round_in_which_something_happened() {
+    fn after_a_close_it_is_armed_only_after_a_round_in_which_nothing_happened() {
         assert_eq!(after(0, 0..3, Ok(true)), (Ok(()), 4));
         // Found by arming: the round after it sees a peer leave, and the next one closes its socket.
         assert_eq!(after(1, 1..3, Ok(true)), (Ok(()), 4));
@@ -159,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn after_a_round_in_which_nothing_happened_there_is_none() {
+    fn without_a_close_it_is_armed_at_once() {
         let armed = try_arm(
             &mut (),
             false,
             0,
             |()| Ok::<_, ()>(true),
-            |()| unreachable!("nothing goes on"),
+            |()| unreachable!("nothing is settling"),
         );
         assert_eq!(armed, (Ok(()), 0));
         // Unless arming finds something to do.

@@ -349,8 +349,9 @@ impl Locked<'_> {
             return false;
         }
         let _in_progress = self.attached().map(Attached::enter_progress);
-        self.state.goes_on = self.worker.progress();
-        self.state.goes_on
+        let some = self.worker.progress();
+        self.state.is_settling &= some;
+        some
     }
 
     /// Progresses until `done` says so or `deadline`; whether it said so. Receives notices, too: this thread keeps the lock meanwhile.

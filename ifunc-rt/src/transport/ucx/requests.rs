@@ -156,7 +156,7 @@ impl Locked<'_> {
         if self.state.closed {
             return None;
         }
-        self.state.goes_on = true;
+        self.state.is_settling = true;
         let mut packet = self.packet(0);
         packet.set_purpose(Purpose::Closing);
         let force = true;

@@ -91,8 +91,8 @@ pub(super) struct State {
     pub(super) sleeps: u32,
     /// How often in succession the worker could not be armed because of messages that peers do not take.
     pub(super) stuck: u32,
-    /// Whether something happened in the last round of progress, or an endpoint was closed since.
-    pub(super) goes_on: bool,
+    /// Whether an endpoint was closed, and something has happened in every round of progress since.
+    pub(super) is_settling: bool,
     last: u32,
     /// Makes random nonces: its keys are from the system's random numbers.
     nonces: RandomState,
