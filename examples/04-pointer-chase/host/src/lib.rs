@@ -135,7 +135,9 @@ pub fn source(addr: &str) -> Result<(), Failure> {
         .iter()
         .map(|at| Source::connect_with(at, SourceOptions::default().spin(spin.source)))
         .collect::<Result<_, _>>()?;
-    let mut client = introduce(&servers, &plan, spin);
+    // A server whose UCX waits for that of a source that does not use it would not sleep.
+    let uses_ucx = modes.iter().any(|&mode| mode != Mode::Ifunc);
+    let mut client = uses_ucx.then(|| introduce(&servers, &plan, spin));
     let mut chaser = Ifunc::new(&servers, &plan)?;
     let work = Work::new(&servers)?;
     let at_a_time = if batch > 1 { &[1, batch][..] } else { &[1] };
@@ -149,9 +151,9 @@ pub fn source(addr: &str) -> Result<(), Failure> {
                 let before = work.done()?;
                 let measured = match (mode, &mut client) {
                     (Mode::Ifunc, _) => chased(&plan, batch, &mut chaser)?,
-                    (Mode::Get, Ok(client)) => got(&plan, batch, client)?,
-                    (Mode::Am, Ok(client)) => sent(&plan, batch, client)?,
-                    (_, Err(_)) => continue,
+                    (Mode::Get, Some(Ok(client))) => got(&plan, batch, client)?,
+                    (Mode::Am, Some(Ok(client))) => sent(&plan, batch, client)?,
+                    (_, Some(Err(_)) | None) => continue,
                 };
                 let worked = work.done()? - before;
                 measured.with_work(worked).add_to(&mut results);
@@ -164,8 +166,9 @@ pub fn source(addr: &str) -> Result<(), Failure> {
         println!("{}", result.line(plan.depth));
     }
     match client {
-        Ok(client) => println!("UCX uses {} to the first server", client.carried_by()),
-        Err(why) => println!("without get and am, which need UCX: {why}"),
+        Some(Ok(client)) => println!("UCX uses {} to the first server", client.carried_by()),
+        Some(Err(why)) => println!("without get and am, which need UCX: {why}"),
+        None => {}
     }
 
     if let Some(file) = file {
