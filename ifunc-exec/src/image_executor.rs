@@ -575,6 +575,8 @@ impl ExecThread {
     #[cfg(test)]
     pub(crate) fn for_tests_of(stack_size: usize, threads: Arc<Threads>) -> Self {
         install(true).unwrap();
+        // As an executor does: a test may be the first of its process.
+        ifunc::host::set_call_gate(&CALL_GATE);
         let containment = Containment {
             code: 0..usize::MAX,
             contains: true,

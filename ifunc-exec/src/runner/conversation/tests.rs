@@ -442,8 +442,8 @@ fn the_time_goes_on_while_the_host_is_not_interrupted() {
     let overdue = Status::Failed(Failure::Deadline);
     for status in [overdue, Status::Executed] {
         // The first callback comes in time on a busy machine, too.
-        let (outcome, seen, ()) = during(Some(3 * LIMIT), |runner| {
-            runner.visit(4, 500);
+        let (outcome, seen, ()) = during(Some(6 * LIMIT), |runner| {
+            runner.visit(4, 1000);
             runner.hears(Kind::CallBack);
             runner.say(Kind::CalledBack, [0]);
             runner.hears(Kind::Returned);
