@@ -280,3 +280,21 @@ fn a_notice_has_the_length_that_it_says_and_a_bounded_one() {
         );
     }
 }
+
+#[test]
+fn a_close_is_settled_by_a_round_of_progress_in_which_nothing_happens() {
+    if !has_ucx() {
+        return;
+    }
+    let (here, there) = (engine(Mode::Messages), engine(Mode::Messages));
+    let address = there.lock().address().unwrap();
+    let mut locked = here.lock();
+    let endpoint = locked.connect_to_worker(&address).unwrap();
+    assert!(!locked.state.is_settling);
+    locked.close(endpoint);
+    assert!(locked.state.is_settling);
+    wait_for("a round in which nothing happens", || {
+        (!locked.progress_worker()).then_some(())
+    });
+    assert!(!locked.state.is_settling);
+}
