@@ -1,9 +1,12 @@
 //! Two workers of one process. Without UCX on the machine there is nothing to test; `IFUNC_REQUIRE_UCX` says that there must be.
 
+mod common;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use common::library;
 use ucx::{
     Buffer, Bytes, Callback, Endpoint, Features, Flags, Handler, Kept, Library, Message, Operation,
     Operations, Posted, Remote, Serialized, Started, Status, Worker,
@@ -92,18 +95,6 @@ fn message_to(
         header,
         data,
         flags: Flags::default(),
-    }
-}
-
-fn library() -> Option<Library> {
-    match Library::load() {
-        Ok(ucx) => Some(ucx),
-        Err(error) => {
-            let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();
-            assert!(!required, "UCX is required here: {error}");
-            eprintln!("not tested: {error}");
-            None
-        }
     }
 }
 

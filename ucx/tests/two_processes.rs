@@ -1,12 +1,15 @@
 //! Two processes, one of which is killed. The other process is this test's executable again.
 
+mod common;
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::library;
 use ucx::{
-    Callback, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Library, Message, Operation,
-    Operations, Started, Status, Worker,
+    Callback, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Message, Operation, Operations,
+    Started, Status, Worker,
 };
 
 const MESSAGE: u16 = 1;
@@ -35,15 +38,7 @@ impl Handler for Events {
 }
 
 fn worker() -> Option<Worker<Events>> {
-    let ucx = match Library::load() {
-        Ok(ucx) => ucx,
-        Err(error) => {
-            let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();
-            assert!(!required, "UCX is required here: {error}");
-            eprintln!("not tested: {error}");
-            return None;
-        }
-    };
+    let ucx = library()?;
     let mut config = ucx.config().unwrap();
     // Without it UCX uses no shared memory for peers that it watches.
     config.set("", "MM_ERROR_HANDLING", "y").unwrap();

@@ -2,8 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
 /// The target directory of all tests: their projects' dependencies are compiled once.
@@ -25,6 +26,21 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Starts a target, and waits until it says that it listens at this address. With it, what else it prints.
+pub(crate) fn listening(target: &mut Command, address: &str) -> (Killed, BufReader<ChildStdout>) {
+    let mut child = target
+        .env("IFUNC_ADDR", address)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{target:?}: {error}"));
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let target = Killed(child);
+    let mut ready = String::new();
+    out.read_line(&mut ready).expect("a line");
+    assert_eq!(ready, format!("ifunc: ready {address}\n"));
+    (target, out)
 }
 
 /// The result of running the command.

@@ -1,12 +1,12 @@
 //! Runs every example of every subcommand's `--help`, in a new project outside the checkout, as a new user
 //! would.
 
-use std::io::{BufRead as _, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::common::{IMAGES, Killed, Ran, TARGET, c_ifunc, ifunc, lock_target, ran, write};
+use crate::common::{IMAGES, Ran, TARGET, c_ifunc, ifunc, listening, lock_target, ran, write};
 
 /// The examples at the end of a help text, without their comments.
 fn examples(help: &str) -> Vec<String> {
@@ -131,19 +131,10 @@ fn a_new_project_and_every_example() {
     // `top` connects to the project's own target, with an address unique to this test.
     let address = format!("shm:help-{}", std::process::id());
     let target = Path::new(IMAGES).join("run/hello/target");
-    let mut target = Killed(
-        Command::new(&target)
-            .env("IFUNC_ADDR", &address)
-            .env("IFUNC_LIB_DIR", Path::new(IMAGES).join("release"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", target.display())),
+    let (_target, _out) = listening(
+        Command::new(target).env("IFUNC_LIB_DIR", Path::new(IMAGES).join("release")),
+        &address,
     );
-    let mut lines = BufReader::new(target.0.stdout.take().expect("its output")).lines();
-    let is_ready = |line: std::io::Result<String>| line.is_ok_and(|line| line.starts_with("ifunc: ready "));
-    assert!(lines.by_ref().any(is_ready), "the target does not listen");
-    // Whatever else it says does not block it.
-    std::thread::spawn(move || lines.for_each(drop));
     let mut run = 0;
     for name in subcommands() {
         let help = ifunc(&project, &[&name, "--help"]).succeeded().out;

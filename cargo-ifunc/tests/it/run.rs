@@ -2,13 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use crate::common::{self, Killed, Ran, TARGET, c_ifunc, checkout, command, ifunc, lock_target, ran, write};
+use crate::common::{
+    self, Ran, TARGET, c_ifunc, checkout, command, ifunc, listening, lock_target, ran, write,
+};
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
     let mut command = command(folder, args);
@@ -61,16 +63,8 @@ fn the_first_example() {
 fn call_from_a_shell() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
     let address = format!("shm:call-test-{}", std::process::id());
-    let mut child = Command::new(target.join("ifunc/run/example-01-hello/target"))
-        .env("IFUNC_ADDR", &address)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the target starts");
-    let mut ready = String::new();
-    let mut out = BufReader::new(child.stdout.take().expect("piped"));
-    let _target = Killed(child);
-    out.read_line(&mut ready).expect("a line");
-    assert_eq!(ready, format!("ifunc: ready {address}\n"));
+    let program = target.join("ifunc/run/example-01-hello/target");
+    let (_target, mut out) = listening(&mut Command::new(program), &address);
     let call = |args: &[&str]| {
         let mut command = command(&checkout(), &[&["call", &address], args].concat());
         ran(command.env("IFUNC_LIB_DIR", target.join("ifunc/release")))

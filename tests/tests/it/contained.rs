@@ -94,13 +94,15 @@ fn escapes(rounds: usize, level: &str, calls: u64) {
             }
         }
     };
-    let mut memory = Vec::new();
-    for round in 0..rounds {
+    let (mut memory, mut replaced) = (Vec::new(), 0);
+    while memory.len() < rounds {
+        let round = memory.len();
         match panics.call("ouch").unwrap().wait() {
             Err(Error::Panic { message, .. }) => assert_eq!(message, "ouch"),
             other => panic!("a panic: {other:?}"),
         }
         honest("a panic");
+        let of_round = children(target.pid());
         for (way, expected) in RUST.iter().enumerate() {
             let loops = way == RUST_LOOPS;
             if loops && round % 10 != 0 {
@@ -124,6 +126,12 @@ fn escapes(rounds: usize, level: &str, calls: u64) {
             honest(&what);
         }
         let runners = children(target.pid());
+        if runners != of_round {
+            // A busy machine had one ended, and the new one has less memory: once more.
+            replaced += 1;
+            assert!(replaced <= 1 + rounds / 20, "{replaced} runners were replaced");
+            continue;
+        }
         let pids = runners.into_iter().map(i32::unsigned_abs).chain([target.pid()]);
         memory.push(pids.map(private_memory).sum::<usize>());
     }
@@ -134,18 +142,12 @@ fn escapes(rounds: usize, level: &str, calls: u64) {
         "{} runners were ended",
         ended.get()
     );
-    // A new runner, in the place of one that was ended, has less.
-    let early = *memory[..=rounds / 4].iter().max().unwrap();
-    let late = memory[rounds - 1];
+    let (early, late) = (memory[rounds / 4], memory[rounds - 1]);
     println!(
         "{rounds} rounds, {} honest calls, memory in use: {early} KiB early, {late} KiB at the end",
         called.get()
     );
-    // In few rounds the only early one may be new.
-    assert!(
-        rounds < 100 || late < early + (4 << 10),
-        "{early} KiB, then {late} KiB"
-    );
+    assert!(late < early + (4 << 10), "{early} KiB, then {late} KiB");
 }
 
 /// Kilobytes of a process that are no file.

@@ -121,6 +121,7 @@ mod tests {
     /// Arms where the first `busy` attempts find something to do, an event comes in each round of `some`, and the attempt after the
     /// busy ones says `then`. With it, how many rounds of progress there were.
     fn after(
+        is_settling: bool,
         busy: usize,
         some: std::ops::Range<usize>,
         then: Said,
@@ -130,7 +131,7 @@ mod tests {
             attempts += 1;
             if attempts <= busy { Ok(false) } else { then }
         };
-        let (armed, stuck) = try_arm(&mut (), true, 0, arm, |()| {
+        let (armed, stuck) = try_arm(&mut (), is_settling, 0, arm, |()| {
             rounds += 1;
             some.contains(&(rounds - 1))
         });
@@ -140,49 +141,34 @@ mod tests {
 
     #[test]
     fn events_before_a_sleep_are_dispatched_in_bounded_rounds() {
-        assert_eq!(after(0, 0..0, Ok(true)), (Ok(()), 1));
-        assert_eq!(after(ROUNDS - 1, 0..0, Ok(true)), (Ok(()), ROUNDS));
+        let last = ROUNDS - 1..ROUNDS;
+        assert_eq!(after(true, 0, 0..0, Ok(true)), (Ok(()), 1));
+        assert_eq!(after(true, ROUNDS - 1, 0..0, Ok(true)), (Ok(()), ROUNDS));
         assert_eq!(
-            after(usize::MAX, ROUNDS - 1..ROUNDS, Ok(true)),
+            after(true, usize::MAX, last, Ok(true)),
             (Err(Unarmed::Busy), ROUNDS)
         );
-        assert_eq!(after(usize::MAX, 0..0, Ok(true)), (Err(Unarmed::Stuck), ROUNDS));
+        assert_eq!(
+            after(true, usize::MAX, 0..0, Ok(true)),
+            (Err(Unarmed::Stuck), ROUNDS)
+        );
     }
 
     #[test]
     fn after_a_close_it_is_armed_only_after_a_round_in_which_nothing_happened() {
-        assert_eq!(after(0, 0..3, Ok(true)), (Ok(()), 4));
-        // Found by arming: the round after it sees a peer leave, and the next one closes its socket.
-        assert_eq!(after(1, 1..3, Ok(true)), (Ok(()), 4));
-        assert_eq!(after(0, 0..usize::MAX, Ok(true)), (Err(Unarmed::Busy), ROUNDS));
+        assert_eq!(after(true, 0, 0..3, Ok(true)), (Ok(()), 4));
+        assert_eq!(after(true, 1, 1..3, Ok(true)), (Ok(()), 4));
+        assert_eq!(
+            after(true, 0, 0..usize::MAX, Ok(true)),
+            (Err(Unarmed::Busy), ROUNDS)
+        );
     }
 
     #[test]
     fn without_a_close_it_is_armed_at_once() {
-        let armed = try_arm(
-            &mut (),
-            false,
-            0,
-            |()| Ok::<_, ()>(true),
-            |()| unreachable!("nothing is settling"),
-        );
-        assert_eq!(armed, (Ok(()), 0));
+        assert_eq!(after(false, 0, 0..0, Ok(true)), (Ok(()), 0));
         // Unless arming finds something to do.
-        let (mut attempts, mut rounds) = (0, 0);
-        let armed = try_arm(
-            &mut (),
-            false,
-            0,
-            |()| {
-                attempts += 1;
-                Ok::<_, ()>(attempts == 2)
-            },
-            |()| {
-                rounds += 1;
-                rounds == 1
-            },
-        );
-        assert_eq!((armed, rounds), ((Ok(()), 0), 2));
+        assert_eq!(after(false, 1, 0..1, Ok(true)), (Ok(()), 2));
     }
 
     #[test]
@@ -210,7 +196,7 @@ mod tests {
     #[test]
     fn a_refusal_is_not_taken_for_armed() {
         let refused = Err(Unarmed::Refused("no"));
-        assert_eq!(after(3, 0..1, Err("no")), (refused, 5));
+        assert_eq!(after(true, 3, 0..1, Err("no")), (refused, 5));
     }
 
     #[test]
