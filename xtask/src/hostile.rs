@@ -24,7 +24,9 @@ fn check(args: &[String]) -> Result<(), String> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         if !VALUES.contains(&arg) {
-            return Err(format!("`cargo xtask hostile` has no option `{arg}`"));
+            return Err(format!(
+                "`cargo xtask hostile` has no option `{arg}`\nhelp: `cargo xtask hostile --help`"
+            ));
         }
         args.next().ok_or_else(|| format!("`{arg}` needs a value"))?;
     }

@@ -29,7 +29,9 @@ fn check(args: &[String]) -> Result<(), String> {
         if VALUES.contains(&arg) {
             args.next().ok_or_else(|| format!("`{arg}` needs a value"))?;
         } else if !FLAGS.contains(&arg) {
-            return Err(format!("`cargo xtask soak` has no option `{arg}`"));
+            return Err(format!(
+                "`cargo xtask soak` has no option `{arg}`\nhelp: `cargo xtask soak --help`"
+            ));
         }
     }
     Ok(())

@@ -37,7 +37,11 @@ impl Options {
                 "--json" => options.json = true,
                 "--seeds" => options.seeds = true,
                 "--merge" => options.merge = true,
-                _ => return Err(format!("`cargo xtask fuzz` has no option `{arg}`")),
+                _ => {
+                    return Err(format!(
+                        "`cargo xtask fuzz` has no option `{arg}`\nhelp: `cargo xtask fuzz --help`"
+                    ));
+                }
             }
         }
         Ok(options)
