@@ -19,8 +19,10 @@ use crate::transport::ucx::engine::{Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 
-/// How long nothing comes any more before a connection ends whose peer has left. What a network delays for longer is lost.
-const QUIET: Duration = Duration::from_millis(20);
+/// How long nothing comes any more before a connection ends whose peer has left. What a network delays for longer is lost. In tests a
+/// thread plays the peer, and other tests keep it off the processor.
+pub(in crate::transport::ucx) const QUIET: Duration =
+    Duration::from_millis(if cfg!(test) { 250 } else { 20 });
 /// How long a connection lasts whose peer has left and from which there is always more: it may have left this socket alone.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Most rounds of progress in one call.

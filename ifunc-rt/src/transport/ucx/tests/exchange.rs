@@ -19,6 +19,7 @@ use crate::policy::Policy;
 use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::half_open::MOST_HALF_OPEN;
 use crate::transport::ucx::engine::{Engine, LINGER, Visited};
+use crate::transport::ucx::exchange::liveness::QUIET;
 use crate::transport::ucx::handshake::{Hello, Nonce, Welcome};
 use crate::transport::ucx::header::{Head, Name, Notice};
 use crate::transport::ucx::table::Stage;
@@ -350,7 +351,7 @@ fn what_a_peer_sent_before_it_left_arrives() {
     let locked = &mut pair.here.lock();
     locked.state.connections.get_mut(&pair.id).unwrap().socket = None;
     // The target runs something else meanwhile: only the background thread takes what comes.
-    let until = Instant::now() + 4 * Duration::from_millis(20);
+    let until = Instant::now() + 4 * QUIET;
     while Instant::now() < until {
         locked.progress();
     }
