@@ -140,18 +140,18 @@ fn ours(options: &Options, transport: &str) -> Result<Visited, String> {
     let mut dice = Dice::new(options.seed);
     visits(warm(options), &mut dice, &mut start, Some(&mut stays), &mut pids)?;
     live(options, &mut start, &mut stays, &mut pids)?;
-    let mut before = Holdings::quiet(target.pid())?;
+    let before = Holdings::quiet(target.pid())?;
 
-    let mut visited = |before: &Holdings| -> Result<(usize, Holdings), String> {
+    let mut visited = || -> Result<(usize, Holdings), String> {
         let (killed, _) = visits(options.visits, &mut dice, &mut start, Some(&mut stays), &mut pids)?;
         live(options, &mut start, &mut stays, &mut pids)?;
-        Ok((killed, Holdings::settled(target.pid(), before, NOTICED)?))
+        Ok((killed, Holdings::settled(target.pid(), &before, NOTICED)?))
     };
-    let (mut came, (mut killed, mut after)) = (options.visits, visited(&before)?);
+    let (mut came, (mut killed, mut after)) = (options.visits, visited()?);
     if after.anonymous > before.anonymous + bound(options) {
-        // What the allocators keep goes up and down by as much. What leaks grows by as much again.
-        before.anonymous = after.anonymous;
-        let again = visited(&before)?;
+        // What the allocators keep goes up and down by as much. After twice as many visits the bound is the same, and what leaks is twice
+        // as far above it.
+        let again = visited()?;
         came += options.visits;
         killed += again.0;
         after = again.1;
@@ -215,7 +215,7 @@ fn warm(options: &Options) -> usize {
     if options.quick { AT_ONCE } else { 30 * AT_ONCE }
 }
 
-/// What the target's private memory may grow by in a round of visits, in KiB.
+/// What the target's private memory may have grown by, in KiB.
 fn bound(options: &Options) -> u64 {
     if options.quick { 16 << 10 } else { 4 << 10 }
 }
