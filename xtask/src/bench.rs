@@ -74,7 +74,7 @@ fn parse(args: &[String]) -> Result<Request, String> {
                 options.extend([arg.clone(), value.clone()]);
                 continue;
             }
-            _ => return Err(format!("`cargo xtask bench` has no option `{arg}`")),
+            _ => return Err(crate::help::no_option("bench", arg)),
         }
         options.push(arg.clone());
     }

@@ -97,6 +97,11 @@ pub(crate) fn of(command: &str) -> Option<String> {
     (!help.is_empty()).then_some(help)
 }
 
+/// The error for an option that a command does not have.
+pub(crate) fn no_option(command: &str, option: &str) -> String {
+    format!("`cargo xtask {command}` has no option `{option}`\nhelp: `cargo xtask {command} --help`")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,9 +24,7 @@ fn check(args: &[String]) -> Result<(), String> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         if !VALUES.contains(&arg) {
-            return Err(format!(
-                "`cargo xtask hostile` has no option `{arg}`\nhelp: `cargo xtask hostile --help`"
-            ));
+            return Err(crate::help::no_option("hostile", arg));
         }
         args.next().ok_or_else(|| format!("`{arg}` needs a value"))?;
     }

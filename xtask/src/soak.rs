@@ -29,9 +29,7 @@ fn check(args: &[String]) -> Result<(), String> {
         if VALUES.contains(&arg) {
             args.next().ok_or_else(|| format!("`{arg}` needs a value"))?;
         } else if !FLAGS.contains(&arg) {
-            return Err(format!(
-                "`cargo xtask soak` has no option `{arg}`\nhelp: `cargo xtask soak --help`"
-            ));
+            return Err(crate::help::no_option("soak", arg));
         }
     }
     Ok(())

@@ -24,8 +24,6 @@ use crate::process::{built, end, ifunc, output};
 use report::Results;
 
 const EXAMPLE: &str = "04-pointer-chase";
-const HELP: &str = "cargo xtask chase [--servers 2,4] [--delay MICROSECONDS,..] [--depth D] [--entries LOG2] [--batch K] [--seconds S] \
-                    [--modes get,am,ifunc] [--spin MICROSECONDS]";
 /// How long a mode has its turn without a delay.
 const TURN: Duration = Duration::from_millis(40);
 /// Chases by gets in a turn, one after the other, of which each waits for the network twice for each entry.
@@ -86,7 +84,7 @@ impl Plan {
                 "--entries" | "--batch" | "--modes" => {
                     plan.passed_on.extend([option.clone(), value.clone()]);
                 }
-                _ => return Err(format!("unknown option `{option}`\nhelp: {HELP}")),
+                _ => return Err(crate::help::no_option("chase", option)),
             }
         }
         Ok(plan)

@@ -37,11 +37,7 @@ impl Options {
                 "--json" => options.json = true,
                 "--seeds" => options.seeds = true,
                 "--merge" => options.merge = true,
-                _ => {
-                    return Err(format!(
-                        "`cargo xtask fuzz` has no option `{arg}`\nhelp: `cargo xtask fuzz --help`"
-                    ));
-                }
+                _ => return Err(crate::help::no_option("fuzz", arg)),
             }
         }
         Ok(options)
