@@ -68,8 +68,8 @@ impl Backoff {
 
     /// A poll found nothing.
     pub(crate) fn next(&mut self) -> Next {
-        if cfg!(loom) {
-            // Time stands still in a model.
+        // Time stands still in a model.
+        if cfg!(loom) || self.spin.is_zero() && self.deadline.is_none() {
             return Next::Park;
         }
         self.polls += 1;

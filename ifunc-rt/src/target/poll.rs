@@ -5,7 +5,8 @@
 //! barrier, and to name it costs its source a little. So a few are always active, and the others for some tens of
 //! microseconds; a target that has only a few never parks one while it polls.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,8 +36,8 @@ const REVIEW: usize = 4096;
 const ENDING: Duration = Duration::from_secs(1);
 /// The generation of no policy.
 const BEFORE: u64 = u64::MAX;
-/// Polls between two calls of [`tend`](Links::tend), which may miss the cache. After a poll that finds nothing, or more than this
-/// many frames, the next one begins with a call: invocations may be slow.
+/// Polls between two calls of [`tend`](Links::tend), which may miss the cache. After a sleep, and after a poll that finds nothing, or more
+/// than this many frames, the next one begins with a call: invocations may be slow.
 const TEND: u32 = 8;
 
 impl Target {
@@ -101,7 +102,9 @@ impl Target {
                 Polled::Nothing => {}
                 Polled::Ran => {
                     backoff.reset();
-                    continue;
+                    if !self.links.passes() {
+                        continue;
+                    }
                 }
                 Polled::Done => break,
             }
@@ -190,11 +193,33 @@ pub(super) enum Polled {
     Done,
 }
 
+/// By the keys of connections. A listener counts them, and no peer chooses one.
+type KeyMap<T> = HashMap<Key, T, BuildHasherDefault<KeyHasher>>;
+
+/// Spreads numbers that are counted: nearly always there are few, and looking one up costs less than any other part of a wake-up.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 divided by the golden ratio: neighbours come far apart, in the high bits, too.
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
 /// The connections of a target, and what reports new ones.
 pub(super) struct Links {
     active: VecDeque<Box<Connection>>,
-    /// Nearly always few, which no hash finds sooner.
-    parked: BTreeMap<Key, Box<Connection>>,
+    parked: KeyMap<Box<Connection>>,
     pub(super) listener: Box<dyn Listener>,
     /// What the listener wants around each poll of this thread.
     scope: Option<Arc<dyn PollScope>>,
@@ -202,7 +227,7 @@ pub(super) struct Links {
     connected: Vec<Key>,
     /// Polls since the last review.
     polls: usize,
-    /// Polls until the listener is asked again. 0 after a poll that found nothing, or much.
+    /// Polls until the listener is asked again. 0 after a sleep, and after a poll that found nothing, or much.
     until_tended: u32,
     /// Number of the last connection.
     last: u64,
@@ -222,7 +247,7 @@ impl Links {
     pub(super) fn new(listener: Box<dyn Listener>) -> Self {
         Self {
             active: VecDeque::new(),
-            parked: BTreeMap::new(),
+            parked: KeyMap::default(),
             scope: listener.poll_scope(),
             listener,
             connected: Vec::new(),
@@ -244,17 +269,20 @@ impl Links {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
         let all = self.active.iter().chain(self.parked.values());
         let all = all.map(|connection| &**connection);
-        all.filter(|connection| !matches!(connection, Connection::Tasks(_)))
+        all.filter(|connection| !connection.is_tasks())
     }
 
     #[cfg(test)]
     pub(super) fn active(&self) -> usize {
-        self.active.len()
+        self.active
+            .iter()
+            .filter(|connection| !connection.is_tasks())
+            .count()
     }
 
     /// Whether all connections are parked.
     pub(super) fn is_idle(&self) -> bool {
-        self.active.is_empty()
+        self.active.iter().all(|connection| connection.is_tasks())
     }
 
     /// The connections, those that are parked included.
@@ -291,7 +319,6 @@ impl Links {
         self.has_tasks = true;
         self.last += 1;
         let tasks = Tasks::new(self.last, host);
-        self.connected.push(Tasks::KEY);
         let tasks = Connection::Tasks(Box::new(tasks));
         self.active.push_back(Box::new(tasks));
     }
@@ -326,10 +353,6 @@ impl Links {
             self.active.push_back(Box::new(connection));
         }
         if !self.parked.is_empty() {
-            // Another thread may have parked the tasks while this one ran an invocation.
-            if host.travels.is_busy() {
-                self.unpark(&[Tasks::KEY]);
-            }
             if host.travels.is_waking() {
                 self.unpark_travels(host);
             }
@@ -529,8 +552,9 @@ impl Links {
         let look = self.listener.look_interval();
         let interval = look.into_iter().chain(host.unfinished.interval()).min();
         host.doorbell.set_look_interval(interval);
+        let Some(interval) = interval else { return };
         let now = Instant::now();
-        if interval.is_none_or(|interval| now < self.looked_after + interval) {
+        if now < self.looked_after + interval {
             return;
         }
         self.looked_after = now;
@@ -565,7 +589,9 @@ impl Links {
                 self.active.push_back(connection);
             }
         }
-        self.park(idle, host);
+        let first = self.active.len();
+        self.active.append(&mut idle);
+        self.park_from(first, host);
     }
 
     /// Announces sleep. `all`: parks all connections first, ready ones too: a parked connection wakes the target. Returns
@@ -574,11 +600,11 @@ impl Links {
         self.look_after(host);
         host.executor.drop_replaced();
         self.listener.arm();
-        let is_quiet = !all || {
-            let all = std::mem::take(&mut self.active);
-            self.park(all, host)
-        };
-        !self.gather(host) && is_quiet
+        let is_quiet = !all || self.park_from(0, host);
+        // What wakes the target is for one that is parked.
+        self.until_tended = 0;
+        // Another thread may have made the node busy.
+        !self.gather(host) && is_quiet && !(all && host.travels.is_busy())
     }
 
     /// Withdraws the announcement.
@@ -589,21 +615,39 @@ impl Links {
         self.connected = connected;
     }
 
-    /// Parks connections. Returns whether none of them has anything; those that have stay active.
-    fn park(&mut self, mut connections: VecDeque<Box<Connection>>, host: &Host) -> bool {
-        if connections.is_empty() {
+    /// Whether a poll would find nothing, since the last one ran all that there was, and what follows from the frames that it sent cannot be
+    /// there yet. Says so once: the next poll looks.
+    #[inline]
+    pub(super) fn passes(&self) -> bool {
+        self.scope.as_ref().is_some_and(|scope| scope.passes())
+    }
+
+    /// Parks the active connections from the one at `first` on. Returns whether none of them has anything; those that have stay active, and
+    /// so do the tasks, which no listener names.
+    fn park_from(&mut self, first: usize, host: &Host) -> bool {
+        let count = self.active.len() - first;
+        if count == 0 {
             return true;
         }
-        connections.iter_mut().for_each(|connection| connection.park());
+        self.active
+            .range_mut(first..)
+            .for_each(|connection| connection.park());
         self.listener.fence();
         let mut is_quiet = true;
-        for mut connection in connections {
-            if connection.is_quiet(host) {
-                self.parked.insert(connection.key(), connection);
-            } else {
+        let mut at = first;
+        for _ in 0..count {
+            let connection = &mut self.active[at];
+            let stays = connection.is_tasks();
+            if !connection.is_quiet(host) {
                 is_quiet = false;
                 connection.unpark();
-                self.active.push_back(connection);
+                at += 1;
+            } else if stays {
+                at += 1;
+            } else {
+                let key = connection.key();
+                self.parked
+                    .extend(self.active.remove(at).map(|parked| (key, parked)));
             }
         }
         is_quiet
@@ -659,6 +703,11 @@ impl Connection {
             return Self::Duplex(Box::new(Duplex::accepted(number, link, host)));
         }
         Self::OneWay(OneWay::new(number, link, host))
+    }
+
+    /// Whether it is what a node does beside.
+    pub(super) fn is_tasks(&self) -> bool {
+        matches!(self, Self::Tasks(_))
     }
 
     /// Another thread polls it next.

@@ -144,8 +144,10 @@ impl Tasks {
     pub(super) fn is_quiet(host: &Host) -> bool {
         host.travels.idle();
         host.travels.tick();
-        host.send_to_nodes();
-        host.dial_wanted();
+        if host.travels.is_ready() {
+            host.send_to_nodes();
+            host.dial_wanted();
+        }
         !host.travels.is_ready() && !host.travels.has_mail()
     }
 }

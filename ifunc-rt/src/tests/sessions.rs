@@ -1,10 +1,11 @@
 //! Sources and targets of one process, over every transport.
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use super::images::{self, Add};
-use super::running::{Running, accepting, everywhere, source, unique, with_quotas};
+use super::running::{Running, accepting, between_processes, everywhere, place, source, unique, with_quotas};
 use crate::{Error, Failure, Policy, Rejection, Source, SourceOptions, Target, TargetBuilder};
 
 #[test]
@@ -335,6 +336,16 @@ fn a_long_list_of_imports_is_refused_briefly() {
     );
 }
 
+/// Waits for the descriptor of a target that is armed; whether it becomes readable.
+fn is_woken(target: &Target) -> bool {
+    let limit = rustix::event::Timespec {
+        tv_sec: 20,
+        tv_nsec: 0,
+    };
+    let mut fds = [rustix::event::PollFd::new(target, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&limit)).unwrap() == 1
+}
+
 #[test]
 fn an_event_loop_is_woken() {
     use std::os::fd::AsFd;
@@ -358,16 +369,7 @@ fn an_event_loop_is_woken() {
             continue;
         }
         if target.arm() {
-            let limit = rustix::event::Timespec {
-                tv_sec: 20,
-                tv_nsec: 0,
-            };
-            let mut fds = [rustix::event::PollFd::new(&target, rustix::event::PollFlags::IN)];
-            assert_eq!(
-                rustix::event::poll(&mut fds, Some(&limit)).unwrap(),
-                1,
-                "woken, not timed out"
-            );
+            assert!(is_woken(&target), "woken, not timed out");
             let _ = target.as_fd();
         }
         target.disarm();
@@ -376,6 +378,50 @@ fn an_event_loop_is_woken() {
         target.poll(&mut counter);
     }
     sender.join().unwrap();
+}
+
+/// Between a poll that ran something and a sleep no other poll is needed, and the poll after the sleep runs what ended it.
+#[test]
+fn the_poll_after_a_sleep_finds_what_ended_it() {
+    const CALLS: u64 = 20;
+    for transport in between_processes() {
+        let mut target = accepting().listen(&place(transport)).unwrap();
+        let address = target.address();
+        let (go, next) = mpsc::channel();
+        let sender = thread::spawn(move || {
+            let source = source(&address);
+            let add = source
+                .register_bytes::<Add>(&images::add().encode().unwrap())
+                .unwrap();
+            for sum in 1..=CALLS {
+                next.recv().unwrap();
+                assert_eq!(add.call(&1).unwrap().wait().unwrap(), sum);
+            }
+        });
+        let mut counter = 0u64;
+        go.send(()).unwrap();
+        while counter < 1 {
+            target.poll(&mut counter);
+        }
+        let mut vain = 0;
+        for sum in 2..=CALLS {
+            let mut is_asked = false;
+            while counter < sum {
+                let is_armed = target.arm();
+                if is_armed {
+                    if !std::mem::replace(&mut is_asked, true) {
+                        go.send(()).unwrap();
+                    }
+                    assert!(is_woken(&target), "{transport}");
+                }
+                target.disarm();
+                vain += usize::from(target.poll(&mut counter) == 0 && is_armed);
+            }
+        }
+        // A transport may wake it for its own sake, now and then.
+        assert!(vain < CALLS as usize / 2, "{transport}: {vain} polls in vain");
+        sender.join().unwrap();
+    }
 }
 
 #[test]

@@ -203,6 +203,10 @@ pub(crate) trait PollScope: Send + Sync {
 
     /// It ends: what it has sent is on its way.
     fn end(&self);
+
+    /// Whether the next one would find nothing, since all that had arrived was taken, and what follows from the frames sent since cannot be
+    /// there yet. Says so once: the next one looks.
+    fn passes(&self) -> bool;
 }
 
 /// Makes links by the means of a listener, on another thread than the one that serves: to poll the listener is to poll them all.

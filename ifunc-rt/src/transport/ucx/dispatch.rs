@@ -105,7 +105,7 @@ impl Locked<'_> {
             (Ok(None), data) => {
                 // Nearly always: the connection is not looked up again.
                 let (received, fin) = (connection.receive(Frame { head, data }), connection.fin);
-                if std::mem::take(&mut connection.parked) {
+                if connection.signs.take_parked() {
                     self.state.ready.push(id.key());
                 }
                 let received = self.received(received);

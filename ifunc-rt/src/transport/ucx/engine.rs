@@ -12,7 +12,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 
 use super::attached::{Attached, WorkerError, WorkerOptions};
 use super::events::EventQueue;
-use super::gather::Polling;
+use super::gather::{Polling, Unread};
 use super::handshake::Mode;
 use super::lock::{Held, Lock};
 use super::settings;
@@ -39,6 +39,8 @@ pub(crate) struct Engine {
     polls: AtomicU64,
     /// The polls of a target's.
     pub(super) polling: Polling,
+    /// `State::unread`, for threads that do not have the lock.
+    pub(super) unread: Unread,
     /// Connections whose sockets have received something that no thread has read.
     notices_pending: NoticesPending,
     /// The id of the active messages that are received.
@@ -124,11 +126,13 @@ impl Engine {
         }
         let mut state = State::new(mode);
         state.watch = settings::watch(peer_timeout);
+        let unread = state.unread.clone();
         Ok(Arc::new_cyclic(|own| Self {
             core: Lock::new(Core { worker, state }),
             event_fd: Some(event_fd),
             polls: AtomicU64::new(0),
             polling: Polling::default(),
+            unread,
             notices_pending: NoticesPending::default(),
             am_id: MESSAGE,
             attached: None,
@@ -157,14 +161,14 @@ impl Engine {
         };
         let attached = Attached::new(&worker, attributes, event_fd, options)?;
         worker.receive(options.am_id)?;
+        let state = State::new(Mode::Messages);
+        let unread = state.unread.clone();
         Ok(Arc::new_cyclic(|own| Self {
-            core: Lock::new(Core {
-                worker,
-                state: State::new(Mode::Messages),
-            }),
+            core: Lock::new(Core { worker, state }),
             event_fd: None,
             polls: AtomicU64::new(0),
             polling: Polling::default(),
+            unread,
             notices_pending: NoticesPending::default(),
             am_id: options.am_id,
             attached: Some(attached),
@@ -199,25 +203,38 @@ impl Engine {
 
     /// # Panics
     /// On a thread that may not use the worker, and in a callback of the application's that runs in a call of ours.
+    #[inline]
     pub(super) fn lock(&self) -> Locked<'_> {
-        // It would wait for itself.
-        assert!(
-            !self.attached.as_ref().is_some_and(Attached::is_in_callback),
-            "a callback of the application's calls ifunc while ifunc makes progress on the same UCX worker; help: note what happened and call ifunc when progress has returned, or lend the worker with `progress(false)`"
-        );
-        let mut locked = Locked {
+        match &self.attached {
+            None => self.locked(),
+            Some(attached) => self.lock_attached(attached),
+        }
+    }
+
+    #[inline]
+    fn locked(&self) -> Locked<'_> {
+        Locked {
             engine: self,
             // The state is consistent between any two statements that could panic.
             core: self.core.lock(),
-        };
-        if let Some(attached) = &self.attached {
-            assert!(
-                attached.is_here(),
-                "a UCX worker of UCS_THREAD_MODE_SINGLE is used by another thread than its own; help: use what is made of it on that thread only, or make the worker UCS_THREAD_MODE_MULTI"
-            );
-            for what in attached.take_deferred() {
-                locked.run_close(what);
-            }
+        }
+    }
+
+    /// As [`lock`](Self::lock), of an application's worker.
+    #[inline(never)]
+    fn lock_attached(&self, attached: &Attached) -> Locked<'_> {
+        // It would wait for itself.
+        assert!(
+            !attached.is_in_callback(),
+            "a callback of the application's calls ifunc while ifunc makes progress on the same UCX worker; help: note what happened and call ifunc when progress has returned, or lend the worker with `progress(false)`"
+        );
+        let mut locked = self.locked();
+        assert!(
+            attached.is_here(),
+            "a UCX worker of UCS_THREAD_MODE_SINGLE is used by another thread than its own; help: use what is made of it on that thread only, or make the worker UCS_THREAD_MODE_MULTI"
+        );
+        for what in attached.take_deferred() {
+            locked.run_close(what);
         }
         locked
     }

@@ -191,6 +191,11 @@ impl Polling {
         passes
     }
 
+    /// A sleep begins: the first poll after it progresses.
+    pub(super) fn sleep(&self) {
+        self.has_sent.store(false, Ordering::Relaxed);
+    }
+
     /// Whether this thread is in a poll: its links make no progress of their own.
     #[inline]
     pub(super) fn is_here(&self) -> bool {
@@ -207,14 +212,14 @@ impl Polling {
 impl PollScope for Engine {
     fn begin(&self) {
         let mut locked = self.lock();
-        if !self.polling.passes(locked.state.unread.get()) {
+        if !self.polling.passes(self.unread.get()) {
             locked.progress();
         }
         if locked.state.mode == Mode::Messages {
             let acceptor = locked.state.acceptor.as_ref();
             let has_waiting = acceptor.is_some_and(|acceptor| !acceptor.waiting.is_empty());
             self.polling.has_waiting.store(has_waiting, Ordering::Relaxed);
-            if locked.state.unread.get() > 1 {
+            if self.unread.get() > 1 {
                 locked.state.gather.begin(Instant::now());
             }
             self.polling.thread.store(this_thread(), Ordering::Relaxed);
@@ -226,6 +231,10 @@ impl PollScope for Engine {
         if self.polling.is_gathered.load(Ordering::Relaxed) {
             self.lock().send_gathered();
         }
+    }
+
+    fn passes(&self) -> bool {
+        self.unread.get() == 0 && self.polling.passes(0)
     }
 }
 

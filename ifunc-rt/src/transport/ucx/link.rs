@@ -108,9 +108,7 @@ impl Handle {
 
     /// Whether a target polls the connection only when it is ready.
     pub(super) fn set_parked(&self, parked: bool) {
-        if let Ok(connection) = connection(&mut self.engine.lock(), self.id) {
-            connection.parked = parked;
-        }
+        self.signs.parked.store(parked, Ordering::Relaxed);
     }
 }
 
@@ -466,8 +464,8 @@ impl Park for Receiver {
         if locked.state.acceptor.is_none() {
             locked.arm();
         }
-        self.held.is_none()
-            && connection(&mut locked, self.handle.id).is_ok_and(|connection| connection.is_idle())
+        drop(locked);
+        self.is_idle()
     }
 
     fn disarm(&mut self) {
@@ -480,9 +478,7 @@ impl Park for Receiver {
     }
 
     fn is_idle(&mut self) -> bool {
-        let mut locked = self.handle.engine.lock();
-        self.held.is_none()
-            && connection(&mut locked, self.handle.id).is_ok_and(|connection| connection.is_idle())
+        self.held.is_none() && self.handle.signs.is_idle()
     }
 }
 

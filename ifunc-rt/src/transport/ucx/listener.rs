@@ -178,7 +178,8 @@ impl Listener for UcxListener {
     }
 
     fn fence(&self) {
-        // Everything is under one lock.
+        // Whoever had the lock before has not seen that connections are parked, and this thread sees what arrived then.
+        drop(self.engine.lock());
     }
 
     fn arm(&mut self) {
@@ -187,6 +188,7 @@ impl Listener for UcxListener {
             locked.announce_all();
         }
         locked.arm();
+        self.engine.polling.sleep();
         let (pause, nap) = (locked.pause(), locked.backoff());
         if pause.is_some() {
             locked.wake();

@@ -175,8 +175,6 @@ pub(super) struct Connection {
     early: BTreeMap<u32, Frame>,
     /// Sequence of the frame behind the last of `arrived`.
     next: u32,
-    /// A target polls here only when the connection is ready.
-    pub(super) parked: bool,
     pub(super) gone: Option<LinkError>,
     /// The status by which the endpoint failed.
     pub(super) failure: Option<Status>,
@@ -192,7 +190,7 @@ pub(super) struct Connection {
     pub(super) signs: Arc<Signs>,
 }
 
-/// The state of a connection that is read without the lock. All of it is written under the lock.
+/// The state of a connection that is used without the lock. All of it but `parked` is written under the lock.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// `gone.is_some()`, or its worker is not used any more.
@@ -201,9 +199,26 @@ pub(super) struct Signs {
     pub(super) arrived: AtomicBool,
     /// A frame was sent since the last poll that could have progressed UCX, and UCX has nothing under way after it.
     pub(super) sent: AtomicBool,
+    /// A target polls here only when the connection is ready. It looks for what came before that after the lock was another thread's.
+    pub(super) parked: AtomicBool,
 }
 
 impl Signs {
+    /// Whether there is nothing to poll for.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.arrived.load(Ordering::Acquire) && !self.is_gone()
+    }
+
+    /// Whether a target had parked the connection, which is ready from now on. Under the lock.
+    #[inline]
+    pub(super) fn take_parked(&self) -> bool {
+        let is_parked = self.parked.load(Ordering::Relaxed);
+        if is_parked {
+            self.parked.store(false, Ordering::Relaxed);
+        }
+        is_parked
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
@@ -311,7 +326,7 @@ impl State {
     /// An event of a connection: it is ready, if the target has parked it.
     pub(super) fn notify(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id)
-            && std::mem::take(&mut connection.parked)
+            && connection.signs.take_parked()
         {
             self.ready.push(id.key());
         }
@@ -342,11 +357,6 @@ impl Connection {
     /// Whether UCX has a packed message that it has not sent. The next one would wait for it.
     pub(super) fn is_busy(&self) -> bool {
         self.packed_under_way > 0
-    }
-
-    /// Whether there is nothing to poll for.
-    pub(super) fn is_idle(&self) -> bool {
-        self.arrived.is_empty() && self.gone.is_none()
     }
 
     /// Takes a frame that is here with its body. `Err`: the frame is not used; the text says why it breaks the protocol.

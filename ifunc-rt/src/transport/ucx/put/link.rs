@@ -226,9 +226,7 @@ impl Park for Receiver {
         let mut locked = self.handle.engine.lock();
         // The doorbell that answers it comes over the socket of the exchange.
         locked.announce(id);
-        if let Ok(connection) = connection(&mut locked, id) {
-            connection.parked = true;
-        }
+        self.handle.set_parked(true);
     }
 
     fn is_idle(&mut self) -> bool {

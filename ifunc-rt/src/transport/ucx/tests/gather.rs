@@ -73,6 +73,37 @@ fn polls_progress_where_something_may_have_come() {
     }
 }
 
+/// After a poll that sent something and left nothing, another one would look for nothing. That is said once, and holds until a sleep.
+#[test]
+fn a_poll_that_would_look_for_nothing_is_known() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(2);
+    let engine = Arc::clone(&pair.served.engine);
+    assert!(!engine.passes(), "two are left");
+    for (n, is_last) in [(0, false), (1, true)] {
+        engine.begin();
+        answer(&mut pair, n, 8);
+        engine.end();
+        assert_eq!(engine.passes(), is_last, "after answer {n}");
+    }
+    let progresses = || {
+        let before = engine.polls();
+        engine.begin();
+        engine.end();
+        engine.polls() - before
+    };
+    assert!(!engine.passes(), "it was said");
+    assert_eq!(progresses(), 1);
+    engine.begin();
+    send(&mut pair.target, b"x").unwrap().unwrap();
+    engine.end();
+    engine.polling.sleep();
+    assert!(!engine.passes());
+    assert_eq!(progresses(), 1, "something may have come meanwhile");
+}
+
 /// The source receives these answers in their order.
 fn expect(pair: &mut Pair, answers: &[(u32, usize)]) {
     for &(n, len) in answers {

@@ -1,6 +1,7 @@
 //! The parts of a link, and what they do with the engine that they share.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::in_hand::{Pair, engine, insert, open};
 use super::unauthenticated_put::put_header;
@@ -365,13 +366,13 @@ fn what_is_posted_is_polled_for_until_it_has_landed() {
     let mut locked = pair.here.lock();
     assert_eq!(locked.pause(), None);
     // Everything has landed: it is not expected any more, and a target that had parked it is told.
-    locked.state.connections.get_mut(&pair.id).unwrap().parked = true;
+    locked.state.connections[&pair.id].signs.parked.store(true, Ordering::Relaxed);
     locked.state.expecting.insert(pair.id);
     assert_eq!(locked.pause(), Some(Duration::ZERO));
     locked.state.expecting_since = Instant::now().checked_sub(Duration::from_secs(1));
     assert_eq!(locked.pause(), Some(Duration::from_millis(2)));
     locked.dispatch();
-    assert!(locked.state.expecting.is_empty() && !locked.state.connections[&pair.id].parked);
+    assert!(locked.state.expecting.is_empty() && !locked.state.connections[&pair.id].signs.take_parked());
     locked.dispatch();
     assert_eq!(locked.state.expecting_since, None);
     // The peer has closed, and a frame has not landed.
