@@ -138,7 +138,7 @@ pub fn source(addr: &str) -> Result<(), Failure> {
     // A server whose UCX waits for that of a source that does not use it would not sleep.
     let uses_ucx = modes.iter().any(|&mode| mode != Mode::Ifunc);
     let mut client = uses_ucx.then(|| introduce(&servers, &plan, spin));
-    let mut chaser = Ifunc::new(&servers, &plan)?;
+    let mut chaser = Ifunc::new(&servers, &plan, spin)?;
     let work = Work::new(&servers)?;
     let at_a_time = if batch > 1 { &[1, batch][..] } else { &[1] };
     let mut results: Vec<Measured> = Vec::new();

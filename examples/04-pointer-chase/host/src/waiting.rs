@@ -1,9 +1,12 @@
-//! How a worker of UCX waits: it polls for a while, then sleeps until something happens. The ifunc runtime does the same, for
-//! the same time ([`Spin`]), so that the ways of chasing differ in nothing else.
+//! How a worker of UCX waits, and how the source waits for several calls: they poll for a while, then sleep until something happens. The
+//! ifunc runtime does the same, for the same time ([`Spin`]), so that the ways of chasing differ in nothing else.
 
+use std::io;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use example_servers::Failure;
+use ifunc_rt::{Driver, Source};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use ucx::{Handler, Worker};
 
@@ -91,12 +94,72 @@ impl Waiting {
             self.last = None;
             if worker.arm()? {
                 let fd = worker.event_fd()?;
-                match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&SLEEP)) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(why) => return Err(why.into()),
-                }
+                sleep(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&SLEEP))?;
             }
             return Ok(worker.progress());
         }
+    }
+}
+
+/// Waits for futures of several sources on the thread that needs them.
+#[derive(Debug)]
+pub struct EventLoop {
+    drivers: Vec<Driver>,
+    spin: Duration,
+}
+
+impl EventLoop {
+    /// Polls for so long before it sleeps: [`Spin`].
+    ///
+    /// # Errors
+    /// Too many files are open.
+    pub fn new(sources: &[Source], spin: Duration) -> io::Result<Self> {
+        let drivers = sources.iter().map(Source::driver);
+        Ok(Self {
+            drivers: drivers.collect::<Result<_, _>>()?,
+            spin,
+        })
+    }
+
+    /// Waits until `future` is ready.
+    ///
+    /// # Errors
+    /// The kernel cannot wait.
+    pub fn wait<T>(&self, mut future: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Result<T, Failure> {
+        // This thread polls the future whenever anything has arrived: nobody needs to wake it.
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut idle_since = None;
+        loop {
+            if let Poll::Ready(ready) = future(context) {
+                return Ok(ready);
+            }
+            let arrived = self.drivers.iter().filter(|driver| driver.progress()).count();
+            if arrived > 0 {
+                idle_since = None;
+            } else if idle_since.get_or_insert_with(Instant::now).elapsed() >= self.spin
+                && self.drivers.iter().all(Driver::arm)
+            {
+                idle_since = None;
+                self.sleep()?;
+            }
+        }
+    }
+
+    /// Sleeps until a source has something to do.
+    fn sleep(&self) -> Result<(), Failure> {
+        let deadline = self.drivers.iter().filter_map(Driver::deadline).min();
+        let limit = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = limit.map(Timespec::try_from).transpose()?;
+        let fds = self.drivers.iter();
+        let mut fds: Vec<_> = fds.map(|driver| PollFd::new(driver, PollFlags::IN)).collect();
+        sleep(&mut fds, limit.as_ref())
+    }
+}
+
+/// Sleeps until a descriptor is readable, or for so long.
+fn sleep(fds: &mut [PollFd<'_>], limit: Option<&Timespec>) -> Result<(), Failure> {
+    match poll(fds, limit) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(why) => Err(why.into()),
     }
 }

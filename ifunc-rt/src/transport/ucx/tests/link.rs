@@ -366,7 +366,10 @@ fn what_is_posted_is_polled_for_until_it_has_landed() {
     let mut locked = pair.here.lock();
     assert_eq!(locked.pause(), None);
     // Everything has landed: it is not expected any more, and a target that had parked it is told.
-    locked.state.connections[&pair.id].signs.parked.store(true, Ordering::Relaxed);
+    locked.state.connections[&pair.id]
+        .signs
+        .parked
+        .store(true, Ordering::Relaxed);
     locked.state.expecting.insert(pair.id);
     assert_eq!(locked.pause(), Some(Duration::ZERO));
     locked.state.expecting_since = Instant::now().checked_sub(Duration::from_secs(1));
