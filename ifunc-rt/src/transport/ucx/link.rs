@@ -459,12 +459,8 @@ impl Inbound for Receiver {
 impl Park for Receiver {
     fn arm(&mut self) -> bool {
         self.settle_up();
-        let mut locked = self.handle.engine.lock();
-        // A target's listener has armed the worker for all of its connections.
-        if locked.state.acceptor.is_none() {
-            locked.arm();
-        }
-        drop(locked);
+        // On a worker that listens, too: the thread that waits here may be another one than its target's, or the target's between two polls.
+        self.handle.engine.lock().arm();
         self.is_idle()
     }
 

@@ -195,12 +195,9 @@ impl Park for Receiver {
     fn arm(&mut self) -> bool {
         let id = self.handle.id;
         let mut locked = self.handle.engine.lock();
-        // A target's listener has announced and armed for all of its connections.
-        if locked.state.acceptor.is_none() {
-            locked.announce(id);
-            locked.progress();
-            locked.arm();
-        }
+        locked.announce(id);
+        locked.progress();
+        locked.arm();
         let verdict = locked.may_sleep(id);
         if verdict == Verdict::Expecting {
             locked.state.expecting.insert(id);

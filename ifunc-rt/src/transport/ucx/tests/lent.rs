@@ -59,6 +59,37 @@ fn a_worker_that_wakes_is_polled_twenty_times_a_second() {
     drop(application);
 }
 
+/// A worker that also listens is polled as often for a thread that waits for what comes over one of its connections.
+#[test]
+fn a_thread_that_waits_on_a_worker_that_listens_is_woken() {
+    if !has_ucx() {
+        return;
+    }
+    let Lent {
+        here,
+        there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Single>::new();
+    let (source, mut target) = meet(&mut *listener, over_there.call().unwrap());
+    let limit = Duration::from_secs(20);
+    for _ in 0..20 {
+        let began = Instant::now();
+        if target.rx().arm() {
+            wait_readable(lent_there.bell(), began + limit);
+        }
+        target.rx().disarm();
+        assert!(began.elapsed() < limit);
+    }
+    drop((source, target));
+    assert!(lent_here.detach() && lent_there.detach());
+    drop((listener, over_there, ep));
+    drop((here, there));
+}
+
 /// A worker that is left waits until its peers have what was sent, and not for those that have gone.
 #[test]
 fn a_worker_is_left_when_its_peers_have_everything() {

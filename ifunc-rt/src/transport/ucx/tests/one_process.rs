@@ -376,8 +376,11 @@ fn a_target_that_sleeps_is_rung(mode: Mode) {
             if let Some((_, body)) = receive(&mut target).unwrap() {
                 break body;
             }
+            // As a target does it.
             listener.arm();
-            if target.rx().arm() && listener.accept().is_none() {
+            target.rx().park();
+            listener.fence();
+            if target.rx().is_idle() && listener.accept().is_none() {
                 assert!(
                     wait_readable(listener.doorbell(), deadline),
                     "no wake-up in round {n}"

@@ -170,8 +170,13 @@ fn echo(address: &str) {
         if some {
             continue;
         }
+        // As a target does it.
         listener.arm();
-        let quiet = links.iter_mut().fold(true, |quiet, link| link.rx().arm() & quiet);
+        links.iter_mut().for_each(|link| link.rx().park());
+        listener.fence();
+        let quiet = links
+            .iter_mut()
+            .fold(true, |quiet, link| link.rx().is_idle() & quiet);
         match listener.accept() {
             Some(link) => links.push(link),
             None if quiet => drop(wait_readable(listener.doorbell(), forever)),
