@@ -158,9 +158,15 @@ impl Bench {
                 key: None,
                 certified: None,
             },
+            shares_bodies: true,
             hello: ConnectConfig::default().hello,
             key: Some(Key::of(0)),
         }
+    }
+
+    /// Whether payloads that come over a link are copied.
+    pub(crate) fn copies_payloads(&self, link: Link) -> bool {
+        OneWay::new(1, link, &self.host).state.copies_payloads
     }
 
     /// A connection of a source whose user is `uid`.

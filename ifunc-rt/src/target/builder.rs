@@ -388,7 +388,8 @@ impl TargetBuilder {
         self
     }
 
-    /// Copies every payload out of the transport's memory before use, including payloads of the same user.
+    /// Copies every payload out of the transport's memory before use: that of the same user, and that over UCX, too. Those that another user
+    /// could change are always copied.
     pub fn copy_payloads(mut self, yes: bool) -> Self {
         self.copy_payloads = yes;
         self

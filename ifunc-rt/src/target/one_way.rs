@@ -30,7 +30,7 @@ impl OneWay {
         let mut protocol = Protocol::new(Config {
             batch_size: 0,
             max_answers: 0,
-            server: Some(host.server(state.copies_payloads)),
+            server: Some(host.server(state.has_private_answers)),
         });
         let peer = ifunc_proto::Peer {
             limits: None,

@@ -57,8 +57,10 @@ pub(super) struct State {
     pub(super) reviewed: u64,
     /// Its limit of answers, if that is less than the target's.
     _answers: Option<TakenBySource>,
-    /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
+    /// Whether every payload is copied, because the source could change it and is not trusted to leave it unchanged.
     pub(super) copies_payloads: bool,
+    /// Whether answers are written to memory of the target's before they are sent.
+    pub(super) has_private_answers: bool,
     /// Whether the source may read the target's statistics.
     may_ask: bool,
     pages: Pages,
@@ -73,7 +75,7 @@ impl State {
         let source = SourceInfo::new(number, &link.peer);
         let node = host.hello.node.and(link.hello.node);
         let answers = host.answers.taken_by(number, link.hello.limits.max_answer);
-        let state = Self::of(source, node, &link.waiter.carried_by(), host);
+        let state = Self::of(source, node, link.shares_bodies, &link.waiter.carried_by(), host);
         Self {
             _answers: answers,
             ..state
@@ -89,10 +91,10 @@ impl State {
             certified: None,
         };
         let source = SourceInfo::new(number, &peer);
-        Self::of(source, host.hello.node, "node", host)
+        Self::of(source, host.hello.node, false, "node", host)
     }
 
-    fn of(source: SourceInfo, node: Option<u32>, carried_by: &str, host: &Host) -> Self {
+    fn of(source: SourceInfo, node: Option<u32>, shares_bodies: bool, carried_by: &str, host: &Host) -> Self {
         let me = rustix::process::geteuid().as_raw();
         let number = source.connection;
         let lanes = carried_by.split_whitespace().map(Into::into).collect();
@@ -108,7 +110,7 @@ impl State {
         limited!(info, [parent: &span] "source connected");
         // A transport that does not know the peer's user trusts every peer that reaches the address, with more than numbers.
         let may_ask = host.share_stats.unwrap_or(source.uid.is_none_or(|uid| uid == me));
-        let copies_payloads = host.copy_payloads || source.uid != Some(me);
+        let is_other_user = source.uid != Some(me);
         let metrics = host.metrics.connected(source.clone(), lanes);
         Self {
             source,
@@ -126,7 +128,8 @@ impl State {
             ending: None,
             reviewed: host.policy.generation(),
             _answers: None,
-            copies_payloads,
+            copies_payloads: host.copy_payloads || is_other_user && shares_bodies,
+            has_private_answers: host.copy_payloads || is_other_user,
             may_ask,
             pages: Pages::default(),
             span,

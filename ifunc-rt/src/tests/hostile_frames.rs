@@ -442,6 +442,32 @@ fn mutated_frames_are_refused_or_harmless() {
     }
 }
 
+/// A payload is copied if its source can change it and is not trusted to leave it alone: it is of another user, or nothing is known of it.
+#[test]
+fn payloads_are_copied_that_a_stranger_can_change() {
+    let me = rustix::process::geteuid().as_raw();
+    for (uid, shares_bodies, is_copied) in [
+        (Some(me), true, false),
+        (Some(me), false, false),
+        (Some(me + 1), true, true),
+        (None, true, true),
+        (None, false, false),
+    ] {
+        let tx = Ear {
+            room: Vec::new(),
+            said: Said::default(),
+            sequence: 0,
+        };
+        let mut link = Bench::link(tx, Script::new(Vec::new()), me);
+        (link.peer.uid, link.shares_bodies) = (uid, shares_bodies);
+        assert_eq!(
+            Bench::new().copies_payloads(link),
+            is_copied,
+            "{uid:?} {shares_bodies}"
+        );
+    }
+}
+
 /// The image fails unless its payload is aligned as it asks: a payload in a frame of its own, and those of a run that one call of the
 /// image's batch function takes.
 #[test]

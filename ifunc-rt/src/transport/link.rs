@@ -24,6 +24,8 @@ pub(crate) struct Link {
     pub(crate) ends: Ends,
     pub(crate) waiter: Arc<dyn Waiter>,
     pub(crate) peer: Peer,
+    /// Whether the peer can write the body of a frame while it is read here.
+    pub(crate) shares_bodies: bool,
     /// What the peer stated about itself.
     pub(crate) hello: Hello,
     /// What the listener of this process's target names the link by. `None`: no listener does.

@@ -116,6 +116,7 @@ impl Connection {
             }),
             waiter: Arc::clone(&self) as Arc<dyn Waiter>,
             peer,
+            shares_bodies: true,
             hello,
             key,
         }

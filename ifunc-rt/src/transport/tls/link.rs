@@ -30,6 +30,7 @@ pub(super) fn new(
         ends: Ends::other(tx, rx),
         waiter: Arc::clone(connection) as Arc<dyn Waiter>,
         peer,
+        shares_bodies: false,
         hello,
         key,
     }

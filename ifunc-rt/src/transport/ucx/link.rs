@@ -68,14 +68,15 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 passed: 0,
             };
             drop(locked);
-            Some(handle.link(hello, key, peer, Ends::other(sender, receiver)))
+            // Only UCX writes them, which trusts its peers with all memory.
+            Some(handle.link(hello, key, peer, Ends::other(sender, receiver), false))
         }
         Stage::Put(rings) => {
             let (view, layout) = (rings.view.clone(), rings.peer);
             drop(locked);
             let sender = put::link::Sender::new(&handle, view.clone(), layout);
             let receiver = put::link::Receiver::new(&handle, view);
-            Some(handle.link(hello, key, peer, Ends::other(sender, receiver)))
+            Some(handle.link(hello, key, peer, Ends::other(sender, receiver), true))
         }
         _ => None,
     }
@@ -85,12 +86,20 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
 const CLOSED: LinkError = LinkError::Closed;
 
 impl Handle {
-    fn link(self: Arc<Self>, hello: Hello, key: Option<Key>, peer: Peer, ends: Ends) -> Link {
+    fn link(
+        self: Arc<Self>,
+        hello: Hello,
+        key: Option<Key>,
+        peer: Peer,
+        ends: Ends,
+        shares_bodies: bool,
+    ) -> Link {
         Link {
             ends,
             key,
             waiter: self,
             peer,
+            shares_bodies,
             hello,
         }
     }
