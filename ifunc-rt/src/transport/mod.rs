@@ -198,8 +198,9 @@ pub(crate) trait Listener: Send {
 
 /// A poll of all links of a listener, by one thread.
 pub(crate) trait PollScope: Send + Sync {
-    /// It begins: the transport looks for what has arrived, and polls of links find no more than that.
-    fn begin(&self);
+    /// It begins: the transport looks for what has arrived, and polls of links find no more than that. `false`: it has found nothing, neither
+    /// for the links nor for the listener; but another thread may have found something before.
+    fn begin(&self) -> bool;
 
     /// It ends: what it has sent is on its way.
     fn end(&self);

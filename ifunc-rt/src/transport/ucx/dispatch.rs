@@ -28,6 +28,7 @@ impl Locked<'_> {
         some
     }
 
+    #[inline(never)]
     fn dispatch_events(&mut self) -> bool {
         let mut some = false;
         while !self.worker.handler().is_empty() {
@@ -56,6 +57,8 @@ impl Locked<'_> {
     }
 
     /// What is to be done also where there was no event.
+    #[cold]
+    #[inline(never)]
     fn do_housekeeping(&mut self) {
         // A poll of a ring finds, without an event, what is wrong with it.
         for id in std::mem::take(&mut self.state.broken) {
@@ -104,7 +107,7 @@ impl Locked<'_> {
             (Ok(None), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
             (Ok(None), data) => {
                 // Nearly always: the connection is not looked up again.
-                let (received, fin) = (connection.receive(Frame { head, data }), connection.fin);
+                let (received, fin) = (connection.receive(Frame::new(&head, data)), connection.fin);
                 if connection.signs.take_parked() {
                     self.state.ready.push(id.key());
                 }
@@ -177,7 +180,7 @@ impl Locked<'_> {
             self.discard(data);
             return Ok(());
         };
-        let received = connection.receive(Frame { head, data });
+        let received = connection.receive(Frame::new(&head, data));
         self.received(received)?;
         self.acknowledge_fin(id)
     }

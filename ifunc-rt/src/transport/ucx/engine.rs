@@ -350,6 +350,8 @@ impl Locked<'_> {
     }
 
     /// Ends connections whose peer was silent for too long with something under way. UCX then reports their failure.
+    #[cold]
+    #[inline(never)]
     pub(super) fn watch(&mut self) {
         let engine = self.engine;
         if let Some(watch) = &mut self.state.watch

@@ -27,6 +27,7 @@ use super::handshake::Mode;
 use super::header::{Head, Name, ONE_PIECE};
 use super::packed::{self, LENGTHS, MAX_ENTRIES, NAME};
 use super::packet::Packet;
+use super::requests::Parts;
 use super::table::ConnectionId;
 use crate::driver::biased::this_thread;
 use crate::os::{EventFd, EventFlags};
@@ -210,20 +211,24 @@ impl Polling {
 }
 
 impl PollScope for Engine {
-    fn begin(&self) {
+    #[inline]
+    fn begin(&self) -> bool {
         let mut locked = self.lock();
-        if !self.polling.passes(self.unread.get()) {
-            locked.progress();
+        let some = !self.polling.passes(self.unread.get()) && locked.progress();
+        if locked.state.mode == Mode::Puts {
+            // Frames land without an event.
+            return true;
         }
-        if locked.state.mode == Mode::Messages {
-            let acceptor = locked.state.acceptor.as_ref();
-            let has_waiting = acceptor.is_some_and(|acceptor| !acceptor.waiting.is_empty());
-            self.polling.has_waiting.store(has_waiting, Ordering::Relaxed);
-            if self.unread.get() > 1 {
-                locked.state.gather.begin(Instant::now());
-            }
-            self.polling.thread.store(this_thread(), Ordering::Relaxed);
+        let state = &mut locked.state;
+        let acceptor = state.acceptor.as_ref();
+        let has_waiting = acceptor.is_some_and(|acceptor| !acceptor.waiting.is_empty());
+        self.polling.has_waiting.store(has_waiting, Ordering::Relaxed);
+        let unread = self.unread.get();
+        if unread > 1 {
+            state.gather.begin(Instant::now());
         }
+        self.polling.thread.store(this_thread(), Ordering::Relaxed);
+        some || has_waiting || unread > 0 || !state.ready.is_empty()
     }
 
     fn end(&self) {
@@ -366,8 +371,13 @@ impl Locked<'_> {
         let Some(pack) = self.take_pack(id) else { return };
         #[cfg(test)]
         GATHERED.set(GATHERED.get() + pack.frames);
-        let data = 0..pack.end;
-        if let Some(packet) = self.post_message(id, pack.packet, (0..0, data), Flags::EAGER, pack.sent) {
+        let message = Parts {
+            header: 0..0,
+            data: 0..pack.end,
+            flags: Flags::EAGER,
+            sent: pack.sent,
+        };
+        if let Some(packet) = self.post_message(id, pack.packet, message) {
             self.give(packet);
         }
     }

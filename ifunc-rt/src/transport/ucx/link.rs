@@ -182,14 +182,37 @@ impl Outbox {
         (packet, std::mem::take(&mut self.reserved))
     }
 
-    /// The packet to send, whose body has `len` bytes: a copy if it is sparse. The other one is kept.
-    pub(super) fn shrink(&mut self, locked: &mut Locked<'_>, packet: Packet, len: usize) -> Packet {
+    /// The packet to send, whose body has `len` bytes: a copy if it is sparse. The other one is kept if the next frame, for which as much is
+    /// `reserved` as for this one, needs it.
+    #[inline]
+    pub(super) fn shrink(
+        &mut self,
+        locked: &mut Locked<'_>,
+        packet: Packet,
+        len: usize,
+        reserved: usize,
+    ) -> Packet {
         if packet.capacity() <= self.small || len.saturating_mul(Self::SPARSE) >= packet.capacity() {
             return packet;
         }
+        self.shrink_sparse(locked, packet, len, reserved)
+    }
+
+    #[inline(never)]
+    fn shrink_sparse(
+        &mut self,
+        locked: &mut Locked<'_>,
+        packet: Packet,
+        len: usize,
+        reserved: usize,
+    ) -> Packet {
         let mut small = locked.packet(len);
         small.copy_from(&packet, len);
-        self.packet = Some(packet);
+        if small.capacity() < reserved {
+            self.packet = Some(packet);
+        } else {
+            locked.give(packet);
+        }
         small
     }
 
@@ -272,7 +295,7 @@ impl Outbound for Sender {
     }
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
-        let (packet, _) = self.outbox.take(len);
+        let (packet, reserved) = self.outbox.take(len);
         let mut locked = self.handle.engine.lock();
         let Ok(connection) = connection(&mut locked, self.handle.id) else {
             return 0;
@@ -299,7 +322,7 @@ impl Outbound for Sender {
         let back = match locked.gathers(id, &head, packet.body(len), joins, self.holds) {
             true => Some(packet),
             false => {
-                let packet = self.outbox.shrink(&mut locked, packet, len);
+                let packet = self.outbox.shrink(&mut locked, packet, len, reserved);
                 locked.send(id, packet, head, len)
             }
         };
@@ -437,8 +460,8 @@ impl Inbound for Receiver {
                 Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
             };
             transport::Frame {
-                sequence: frame.head.sequence,
-                words: frame.head.words,
+                sequence: frame.sequence,
+                words: frame.words,
                 // SAFETY: the memory is the frame's until `release`, which needs `self` mutably; UCX's is there as long as the engine.
                 body: unsafe { Body::new(ptr, len) },
             }

@@ -2,15 +2,18 @@
 
 use std::ops::Range;
 
-use ::ucx::{Endpoint, ErrorMode, Flags, Operation, OperationId, Operations, Posted, Rendezvous, Status};
+use ::ucx::{
+    Endpoint, ErrorMode, Flags, Operation, OperationId, Operations, Posted, Rendezvous, Serialized, Status,
+    Worker,
+};
 
 use super::credits::message_of;
 use super::engine::{Core, Locked};
-use super::events::Data;
+use super::events::{Data, EventQueue};
 use super::header::{Head, ONE_PIECE};
 use super::packed::Entry;
 use super::packet::{BODY, Packet, Purpose};
-use super::table::ConnectionId;
+use super::table::{Connection, ConnectionId};
 use crate::transport::address::WorkerAddress;
 use crate::transport::window::Credits;
 
@@ -49,7 +52,9 @@ impl Locked<'_> {
         if !self.state.gather.is_empty() {
             self.send_pack(id);
         }
-        let Some(connection) = self.state.connections.get(&id) else {
+        let am_id = self.am_id();
+        let Core { worker, state } = &mut **self;
+        let Some(connection) = state.connections.get_mut(&id) else {
             return Some(packet);
         };
         head.to = connection.peer;
@@ -70,51 +75,39 @@ impl Locked<'_> {
             // Never fetched.
             flags = flags | Flags::EAGER;
         }
-        self.post_message(id, packet, (header, data), flags, message_of(len))
-    }
-
-    /// Posts a message whose header and data are these parts of the packet.
-    pub(super) fn post_message(
-        &mut self,
-        id: ConnectionId,
-        mut packet: Packet,
-        (header, data): (Range<usize>, Range<usize>),
-        flags: Flags,
-        sent: Credits,
-    ) -> Option<Packet> {
-        let am_id = self.am_id();
-        let core: &mut Core = self;
-        let Some(connection) = core.state.connections.get_mut(&id) else {
-            return Some(packet);
-        };
-        let Some(endpoint) = &connection.endpoint else {
-            return Some(packet);
-        };
-        let is_packed = header.is_empty();
-        packet.set_purpose(Purpose::Sending {
-            connection: id,
-            sent,
-            is_packed,
-        });
-        let message = Operation::Message {
-            endpoint,
-            id: connection.am_id.unwrap_or(am_id),
+        let message = Parts {
             header,
             data,
             flags,
+            sent: message_of(len),
         };
-        match core.worker.post(message, packet.0) {
-            Ok(Posted::Done(buffer)) => Some(Packet(buffer)),
-            Ok(Posted::UnderWay(_)) => {
-                connection.under_way.begin(sent);
-                connection.packed_under_way += usize::from(is_packed);
-                None
-            }
-            Err(status) => {
-                self.lose(id, "sending", status);
-                None
-            }
-        }
+        let posted = connection.post_message(worker, id, am_id, packet, message);
+        self.posted(id, posted)
+    }
+
+    /// Posts a message of parts of the packet.
+    pub(super) fn post_message(
+        &mut self,
+        id: ConnectionId,
+        packet: Packet,
+        message: Parts,
+    ) -> Option<Packet> {
+        let am_id = self.am_id();
+        let Core { worker, state } = &mut **self;
+        let Some(connection) = state.connections.get_mut(&id) else {
+            return Some(packet);
+        };
+        let posted = connection.post_message(worker, id, am_id, packet, message);
+        self.posted(id, posted)
+    }
+
+    /// The packet, if UCX is done with it.
+    #[inline]
+    fn posted(&mut self, id: ConnectionId, posted: Result<Option<Packet>, Status>) -> Option<Packet> {
+        posted.unwrap_or_else(|status| {
+            self.lose(id, "sending", status);
+            None
+        })
     }
 
     /// Fetches a body. `Ok(Some)`: it is here.
@@ -169,5 +162,59 @@ impl Locked<'_> {
             Err(status) => tracing::debug!(%status, "closing an endpoint"),
         }
         None
+    }
+}
+
+/// The parts of a packet that are a message's, and how it is sent.
+pub(super) struct Parts {
+    /// Empty: the message is a packed one.
+    pub(super) header: Range<usize>,
+    pub(super) data: Range<usize>,
+    pub(super) flags: Flags,
+    /// Frames and data in it.
+    pub(super) sent: Credits,
+}
+
+impl Connection {
+    /// Posts a message of parts of the packet. `Ok(Some)`: UCX is done with it.
+    #[inline]
+    fn post_message(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        id: ConnectionId,
+        am_id: u16,
+        mut packet: Packet,
+        message: Parts,
+    ) -> Result<Option<Packet>, Status> {
+        let Some(endpoint) = &self.endpoint else {
+            return Ok(Some(packet));
+        };
+        let Parts {
+            header,
+            data,
+            flags,
+            sent,
+        } = message;
+        let is_packed = header.is_empty();
+        packet.set_purpose(Purpose::Sending {
+            connection: id,
+            sent,
+            is_packed,
+        });
+        let message = Operation::Message {
+            endpoint,
+            id: self.am_id.unwrap_or(am_id),
+            header,
+            data,
+            flags,
+        };
+        match worker.post(message, packet.0)? {
+            Posted::Done(buffer) => Ok(Some(Packet(buffer))),
+            Posted::UnderWay(_) => {
+                self.under_way.begin(sent);
+                self.packed_under_way += usize::from(is_packed);
+                Ok(None)
+            }
+        }
     }
 }

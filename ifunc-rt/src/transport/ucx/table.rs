@@ -224,10 +224,21 @@ impl Signs {
     }
 }
 
-/// A frame that has arrived.
+/// A frame that has arrived, whose header was validated.
 pub(super) struct Frame {
-    pub(super) head: Head,
+    pub(super) sequence: u32,
+    pub(super) words: [u64; 2],
     pub(super) data: Data,
+}
+
+impl Frame {
+    pub(super) fn new(head: &Head, data: Data) -> Self {
+        Self {
+            sequence: head.sequence,
+            words: head.words,
+            data,
+        }
+    }
 }
 
 impl State {
@@ -370,7 +381,7 @@ impl Connection {
             return Err((frame, None));
         }
         // Numbers wrap: what is past is far ahead.
-        let sequence = frame.head.sequence;
+        let sequence = frame.sequence;
         if sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&sequence) {
             return Err((frame, Some("a frame whose number was not its turn")));
         }

@@ -180,6 +180,8 @@ impl Locked<'_> {
     }
 
     /// Takes the notices of which the watching thread has learned.
+    #[cold]
+    #[inline(never)]
     pub(in crate::transport::ucx) fn receive_pending_notices(&mut self) {
         for id in self.engine().take_notices_pending() {
             self.receive_notices(id);

@@ -94,7 +94,7 @@ impl Outbound for Sender {
         }
         let frame = self.producer.send(len);
         let mut locked = self.handle.engine.lock();
-        let packet = self.outbox.shrink(&mut locked, packet, after);
+        let packet = self.outbox.shrink(&mut locked, packet, after, reserved);
         let (packet, under_way) = locked.put_frame(self.handle.id, packet, header.words(), len, frame);
         self.under_way = under_way;
         if let Some(packet) = packet {

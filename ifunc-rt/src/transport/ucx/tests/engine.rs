@@ -106,10 +106,8 @@ fn a_target_is_woken_if_it_sleeps_and_there_is_something_for_it() {
 fn arrive(locked: &mut Locked<'_>, id: ConnectionId, len: usize) {
     let packet = locked.packet(len);
     let connection = locked.state.connections.get_mut(&id).unwrap();
-    connection.arrive(Frame {
-        head: super::peer::frame(1, len),
-        data: Data::Copied(packet, len),
-    });
+    let data = Data::Copied(packet, len);
+    connection.arrive(Frame::new(&super::peer::frame(1, len), data));
 }
 
 fn free(locked: &mut Locked<'_>) -> usize {

@@ -58,19 +58,27 @@ fn a_sender_keeps_a_packet_and_copies_short_bodies_out_of_large_ones() {
     assert_eq!((packet.capacity(), reserved), (2048, 1000));
     packet.body_mut(511).copy_from_slice(&content(3, 511));
     // A quarter of what it holds is not sparse.
-    let packet = outbox.shrink(&mut locked, packet, 512);
+    let packet = outbox.shrink(&mut locked, packet, 512, reserved);
     assert!(packet.capacity() == 2048 && !outbox.fits(0));
     let large = at(&packet);
-    let short = outbox.shrink(&mut locked, packet, 511);
+    let short = outbox.shrink(&mut locked, packet, 511, 513);
     assert_eq!((short.capacity(), short.body(511)), (512, &content(3, 511)[..]));
     assert_eq!(at(outbox.reserve(2048).unwrap()), large, "it is kept");
+    // Unless the next frame does not need it.
+    let (packet, _) = outbox.take(511);
+    locked.give(short);
+    let short = outbox.shrink(&mut locked, packet, 511, 512);
+    assert!(short.capacity() == 512 && !outbox.fits(0));
+    let free = locked.packet(2048);
+    assert_eq!(at(&free), large);
+    outbox.give_back(&mut locked, free);
     // What comes back is kept where nothing is, and else free.
     let free = locked.worker.handler().pool.free();
     outbox.give_back(&mut locked, short);
     assert_eq!(locked.worker.handler().pool.free(), free + BODY + 512);
     let least = locked.packet(0);
     let least_at = at(&least);
-    let least = outbox.shrink(&mut locked, least, 0);
+    let least = outbox.shrink(&mut locked, least, 0, 0);
     assert_eq!(at(&least), least_at, "the least packet is never sparse");
 
     let mut empty = Outbox::new(&handle, Packet::LEAST, 4096);

@@ -13,6 +13,7 @@ use crate::transport::ucx::exchange::source::{Answered, Host};
 use crate::transport::ucx::handshake::{Hello, Nonce};
 use crate::transport::ucx::header::{Head, Name, Notice};
 use crate::transport::ucx::packet::BODY;
+use crate::transport::ucx::requests::Parts;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::window::Credits;
 use crate::transport::{ConnectConfig, ConnectError};
@@ -103,8 +104,13 @@ impl Peer {
         let bytes = [&name.0.to_le_bytes(), entries].concat();
         let mut packet = locked.packet(bytes.len());
         packet.body_mut(bytes.len()).copy_from_slice(&bytes);
-        let parts = (0..0, BODY..BODY + bytes.len());
-        drop(locked.post_message(self.id, packet, parts, Flags::EAGER, Credits::default()));
+        let message = Parts {
+            header: 0..0,
+            data: BODY..BODY + bytes.len(),
+            flags: Flags::EAGER,
+            sent: Credits::default(),
+        };
+        drop(locked.post_message(self.id, packet, message));
     }
 
     pub(super) fn hello(&self) {
