@@ -388,8 +388,8 @@ impl TargetBuilder {
         self
     }
 
-    /// Copies every payload out of the transport's memory before use: that of the same user, and that over UCX, too. Those that another user
-    /// could change are always copied.
+    /// Copies payloads before use that are otherwise used in place: those of the same user over `shm`, and those over `tls` and `ucx`. The
+    /// others are always copied.
     pub fn copy_payloads(mut self, yes: bool) -> Self {
         self.copy_payloads = yes;
         self

@@ -36,11 +36,12 @@ const REVIEW: usize = 4096;
 const ENDING: Duration = Duration::from_secs(1);
 /// The generation of no policy.
 const BEFORE: u64 = u64::MAX;
-/// Polls between two calls of [`tend`](Links::tend), which may miss the cache. After a sleep, and after a poll that finds nothing, or more
-/// than this many frames, the next one begins with a call: invocations may be slow.
+/// Polls between two calls of [`tend`](Links::tend), which may miss the cache. After a sleep, and after a poll of the links that finds
+/// nothing, or more than this many frames, the next one begins with a call: invocations may be slow.
 const TEND: u32 = 8;
-/// Polls that only ask the listener, where it finds nothing, between two that poll the links: a poll in vain takes half as long.
-const ASKS: u32 = 15;
+/// Polls that may leave out the links, where the listener finds nothing for them, between two that do not: a poll in vain takes half as
+/// long. They look for what another thread has found, which is rare.
+const SKIPPABLE: u32 = 15;
 
 impl Target {
     /// Polls every ready connection once and runs what has arrived, within a budget per connection: at most 64
@@ -231,8 +232,8 @@ pub(super) struct Links {
     polls: usize,
     /// Polls until the listener is asked again. 0 after a sleep, and after a poll that found nothing, or much.
     until_tended: u32,
-    /// Polls that poll the links only if the listener finds something. 0 after a sleep, and after a poll that found something.
-    asks: u32,
+    /// Polls from now on that may leave out the links. 0 after a sleep, and after a poll that found something.
+    skippable_polls: u32,
     /// Number of the last connection.
     last: u64,
     keys: Vec<Key>,
@@ -257,7 +258,7 @@ impl Links {
             connected: Vec::new(),
             polls: 0,
             until_tended: 0,
-            asks: 0,
+            skippable_polls: 0,
             last: 0,
             keys: Vec::new(),
             looked_after: Instant::now(),
@@ -285,7 +286,7 @@ impl Links {
             .count()
     }
 
-    /// Whether all connections are parked.
+    /// Whether all connections are parked. The node's tasks never are.
     pub(super) fn is_idle(&self) -> bool {
         self.active.iter().all(|connection| connection.is_tasks())
     }
@@ -428,15 +429,21 @@ impl Links {
         // A poll that panics ends the scope, and later ones have none.
         let (in_scope, has_some) = InScope::new(self.scope.take());
         let mut handled = 0;
-        if has_some || self.asks == 0 {
+        if has_some || self.skippable_polls == 0 || self.has_other_work(host) {
             handled = self.poll_links(host, session, argument);
-            self.asks = if handled == 0 { ASKS } else { 0 };
+            self.skippable_polls = if handled == 0 { SKIPPABLE } else { 0 };
         } else {
-            self.asks -= 1;
+            self.skippable_polls -= 1;
             self.polls += 1;
         }
         self.scope = in_scope.end();
         handled
+    }
+
+    /// Whether a poll may find what its listener does not look for: over links of other listeners, of the node's, or what a new policy asks for.
+    #[inline]
+    fn has_other_work(&self, host: &Host) -> bool {
+        !self.connected.is_empty() || host.travels.is_busy() || host.policy.generation() != self.applied
     }
 
     #[inline(always)]
@@ -613,10 +620,11 @@ impl Links {
         host.executor.drop_replaced();
         self.listener.arm();
         let is_quiet = !all || self.park_from(0, host);
-        // What wakes the target is for one that is parked.
-        (self.until_tended, self.asks) = (0, 0);
-        // Another thread may have made the node busy.
-        !self.gather(host) && is_quiet && !(all && host.travels.is_busy())
+        // What ends the sleep is something for a parked connection: the next poll asks which.
+        (self.until_tended, self.skippable_polls) = (0, 0);
+        // Another thread may have made the node busy; but if it has taken the tasks, it sees to that.
+        let has_tasks = self.active.iter().any(|connection| connection.is_tasks());
+        !self.gather(host) && is_quiet && !(all && has_tasks && host.travels.is_busy())
     }
 
     /// Withdraws the announcement.
@@ -716,7 +724,7 @@ impl Connection {
         Self::OneWay(OneWay::new(number, link, host))
     }
 
-    /// Whether it is what a node does beside.
+    /// Whether it is the node's tasks.
     pub(super) fn is_tasks(&self) -> bool {
         matches!(self, Self::Tasks(_))
     }

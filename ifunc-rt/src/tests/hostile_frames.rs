@@ -444,7 +444,7 @@ fn mutated_frames_are_refused_or_harmless() {
 
 /// A payload is copied if its source can change it and is not trusted to leave it alone: it is of another user, or nothing is known of it.
 #[test]
-fn payloads_are_copied_that_a_stranger_can_change() {
+fn payloads_are_copied_that_another_user_can_change() {
     let me = rustix::process::geteuid().as_raw();
     for (uid, shares_bodies, is_copied) in [
         (Some(me), true, false),

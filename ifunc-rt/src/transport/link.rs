@@ -24,7 +24,8 @@ pub(crate) struct Link {
     pub(crate) ends: Ends,
     pub(crate) waiter: Arc<dyn Waiter>,
     pub(crate) peer: Peer,
-    /// Whether the peer can write the body of a frame while it is read here.
+    /// Whether the transport lets the peer write the body of a frame while it is read here. (A peer that abuses UCX writes any memory:
+    /// `SECURITY.md`.)
     pub(crate) shares_bodies: bool,
     /// What the peer stated about itself.
     pub(crate) hello: Hello,

@@ -126,7 +126,7 @@ impl EventLoop {
     /// # Errors
     /// The kernel cannot wait.
     pub fn wait<T>(&self, mut future: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Result<T, Failure> {
-        // This thread polls the future whenever anything has arrived: nobody needs to wake it.
+        // This thread polls the future whenever anything has arrived, and needs no waker for that.
         let context = &mut Context::from_waker(Waker::noop());
         let mut idle_since = None;
         loop {

@@ -24,11 +24,21 @@ pub(super) enum Unarmed<E> {
 
 impl Locked<'_> {
     /// Makes the descriptor readable by the next event; what has happened is dispatched first. Where UCX refuses, it becomes readable
-    /// now, so that the thread that sleeps next wakes at once and polls.
+    /// now, so that the thread that sleeps next wakes at once and polls. So it does where that takes back what has woken a target which
+    /// sleeps on the same worker.
     pub(super) fn arm(&mut self) {
-        if let Some(attached) = self.attached() {
-            return self.arm_attached(attached);
+        match self.attached() {
+            Some(attached) => self.arm_attached(attached),
+            None => self.arm_own(),
         }
+        if let Some(acceptor) = &mut self.state.acceptor {
+            acceptor.is_woken = false;
+            self.wake_the_target();
+        }
+    }
+
+    /// As [`arm`](Self::arm), where the worker is the engine's own.
+    fn arm_own(&mut self) {
         self.watch();
         self.send_gathered();
         let armed = self.try_arm();

@@ -72,15 +72,15 @@ impl Locked<'_> {
     }
 
     /// Wakes a target that sleeps, if there is something for it.
-    fn wake_the_target(&mut self) {
+    pub(super) fn wake_the_target(&mut self) {
         let is_ready = !self.state.ready.is_empty();
         let Some(acceptor) = &mut self.state.acceptor else {
             return;
         };
-        if !acceptor.asleep || !is_ready && acceptor.waiting.is_empty() {
+        if !acceptor.asleep || acceptor.is_woken || !is_ready && acceptor.waiting.is_empty() {
             return;
         }
-        acceptor.asleep = false;
+        acceptor.is_woken = true;
         match self.attached() {
             Some(attached) => attached.event_fd.wake(),
             None => self.wake(),

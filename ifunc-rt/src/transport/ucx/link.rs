@@ -68,7 +68,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 passed: 0,
             };
             drop(locked);
-            // Only UCX writes them, which trusts its peers with all memory.
+            // Bodies are in packets, or in memory that is UCX's until they are released.
             Some(handle.link(hello, key, peer, Ends::other(sender, receiver), false))
         }
         Stage::Put(rings) => {
@@ -491,7 +491,7 @@ impl Inbound for Receiver {
 impl Park for Receiver {
     fn arm(&mut self) -> bool {
         self.settle_up();
-        // On a worker that listens, too: the thread that waits here may be another one than its target's, or the target's between two polls.
+        // Also on a worker that listens: this thread may be another one than its target's, or the target's between two polls.
         self.handle.engine.lock().arm();
         self.is_idle()
     }

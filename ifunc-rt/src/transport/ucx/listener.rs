@@ -134,6 +134,7 @@ impl Acceptor {
             waiting: VecDeque::new(),
             armed: false,
             asleep: false,
+            is_woken: false,
         }
     }
 }
@@ -178,7 +179,7 @@ impl Listener for UcxListener {
     }
 
     fn fence(&self) {
-        // Whoever had the lock before has not seen that connections are parked, and this thread sees what arrived then.
+        // A thread that takes the lock after this one sees that connections are parked; this one sees what others received before.
         drop(self.engine.lock());
     }
 
@@ -194,7 +195,7 @@ impl Listener for UcxListener {
             locked.wake();
         }
         if let Some(acceptor) = &mut locked.state.acceptor {
-            (acceptor.armed, acceptor.asleep) = (true, true);
+            (acceptor.armed, acceptor.asleep, acceptor.is_woken) = (true, true, false);
         }
         drop(locked);
         if self.engine.has_late_notices() {
@@ -206,7 +207,7 @@ impl Listener for UcxListener {
 
     fn disarm(&mut self) {
         if let Some(acceptor) = &mut self.engine.lock().state.acceptor {
-            (acceptor.armed, acceptor.asleep) = (false, false);
+            (acceptor.armed, acceptor.asleep, acceptor.is_woken) = (false, false, false);
         }
     }
 

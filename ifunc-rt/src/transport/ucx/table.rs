@@ -112,6 +112,8 @@ pub(super) struct Acceptor {
     pub(super) armed: bool,
     /// A thread may sleep on the descriptor. Events that another thread's progress finds meanwhile do not make it readable.
     pub(super) asleep: bool,
+    /// It was woken since. Another thread that arms the worker takes that back, and wakes it again.
+    pub(super) is_woken: bool,
 }
 
 /// How far a connection is.
@@ -190,7 +192,8 @@ pub(super) struct Connection {
     pub(super) signs: Arc<Signs>,
 }
 
-/// The state of a connection that is used without the lock. All of it but `parked` is written under the lock.
+/// The state of a connection that is used without the lock. `gone` and `arrived` are written under the lock, the others by the thread that
+/// polls the connection, and by a thread that finds out, under the lock, that it is ready.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// `gone.is_some()`, or its worker is not used any more.
@@ -199,7 +202,8 @@ pub(super) struct Signs {
     pub(super) arrived: AtomicBool,
     /// A frame was sent since the last poll that could have progressed UCX, and UCX has nothing under way after it.
     pub(super) sent: AtomicBool,
-    /// A target polls here only when the connection is ready. It looks for what came before that after the lock was another thread's.
+    /// A target polls here only when the connection is ready. After it has set this, the target takes the lock once: what another thread
+    /// received before is in `arrived` then, and what is received afterwards is reported as ready.
     pub(super) parked: AtomicBool,
 }
 

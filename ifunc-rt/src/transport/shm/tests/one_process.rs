@@ -16,6 +16,7 @@ fn frames_of_all_sizes_go_both_ways() {
     let mut target = accept(&mut *listener);
     assert_eq!(source.hello.limits, small().hello.limits);
     assert_ne!(source.hello.epoch, 0);
+    assert!(source.shares_bodies && target.shares_bodies);
     assert!(source.hello.roles == Roles::SERVES && target.hello.roles == Roles::INVOKES);
     assert_eq!(source.hello.arch, target.hello.arch);
     assert_eq!(source.peer.uid, Some(rustix::process::geteuid().as_raw()));

@@ -8,6 +8,7 @@ use super::*;
 fn frames_arrive_in_order_and_whole_in_both_directions() {
     for config in [small(), ListenConfig::new(LIMITS)] {
         let (_listener, mut source, mut target) = pair(config);
+        assert!(!source.shares_bodies && !target.shares_bodies);
         let most = source.tx().max_body();
         assert_eq!(most, target.tx().max_body() * if most > 1 << 16 { 2 } else { 1 });
         let lens = [0, 1, 40, 64, 1000, 17_000, 32_000];

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::in_hand::{Pair, insert, open};
 use super::*;
-use crate::transport::PollScope as _;
 use crate::transport::ucx::credits::message_of;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::events::Event;
@@ -13,6 +12,7 @@ use crate::transport::ucx::packed;
 use crate::transport::ucx::packet::Purpose;
 use crate::transport::ucx::table::ConnectionId;
 use crate::transport::window::Credits;
+use crate::transport::{Key, PollScope as _};
 
 /// A connection on which frames have arrived that no poll has taken.
 fn with_unread(frames: u32) -> Pair {
@@ -71,6 +71,47 @@ fn polls_progress_where_something_may_have_come() {
         assert_eq!(progresses(), expected);
         engine.end();
     }
+}
+
+/// A poll is told whether there may be something for it: for the links, or for the listener.
+#[test]
+fn a_poll_is_told_whether_there_is_something_for_it() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(2);
+    let engine = Arc::clone(&pair.served.engine);
+    let begins = || {
+        let has_some = engine.begin();
+        engine.end();
+        has_some
+    };
+    for _ in 0..2 {
+        assert!(begins(), "frames are left");
+    }
+    for n in 0..2 {
+        receive(&mut pair.target)
+            .unwrap()
+            .unwrap_or_else(|| panic!("frame {n}"));
+    }
+    // Until what UCX does by itself is done.
+    wait_for("a poll in vain", || (!begins()).then_some(()));
+    engine.lock().state.ready.push(Key::of(7));
+    assert!(begins());
+    engine.lock().state.ready.clear();
+    assert!(!begins());
+    let waiting = |id: Option<u32>| {
+        let mut locked = engine.lock();
+        let acceptor = locked.state.acceptor.as_mut().unwrap();
+        acceptor.waiting = id.map(ConnectionId).into_iter().collect();
+    };
+    waiting(Some(7));
+    assert!(begins());
+    waiting(None);
+    assert!(!begins());
+    send(&mut pair.source, b"x").unwrap().unwrap();
+    wait_for("a frame", || begins().then_some(()));
+    assert!(begins(), "it was not taken");
 }
 
 /// After a poll that sent something and left nothing, another one would look for nothing. That is said once, and holds until a sleep.

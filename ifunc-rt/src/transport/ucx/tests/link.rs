@@ -131,6 +131,8 @@ fn a_receiver_that_has_a_frame_is_not_empty_and_does_not_sleep(mode: Mode) {
         served,
         ..
     } = Pair::new(mode, &small());
+    // A peer that puts frames may write them at any time.
+    assert_eq!(target.shares_bodies, mode == Mode::Puts);
     // Nothing on either side: after a while it is announced, and each may sleep.
     for link in [&mut source, &mut target] {
         wait_for("sleep", || {
