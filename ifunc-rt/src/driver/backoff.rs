@@ -68,7 +68,7 @@ impl Backoff {
 
     /// A poll found nothing.
     pub(crate) fn next(&mut self) -> Next {
-        // Time stands still in a model.
+        // Time stands still in a model, and is of no use where there is neither a spin nor a deadline.
         if cfg!(loom) || self.spin.is_zero() && self.deadline.is_none() {
             return Next::Park;
         }

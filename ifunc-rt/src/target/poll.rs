@@ -623,8 +623,8 @@ impl Links {
         // What ends the sleep is something for a parked connection: the next poll asks which.
         (self.until_tended, self.skippable_polls) = (0, 0);
         // Another thread may have made the node busy; but if it has taken the tasks, it sees to that.
-        let has_tasks = self.active.iter().any(|connection| connection.is_tasks());
-        !self.gather(host) && is_quiet && !(all && has_tasks && host.travels.is_busy())
+        let are_tasks_here = self.active.iter().any(|connection| connection.is_tasks());
+        !self.gather(host) && is_quiet && !(all && are_tasks_here && host.travels.is_busy())
     }
 
     /// Withdraws the announcement.
@@ -657,17 +657,15 @@ impl Links {
         let mut at = first;
         for _ in 0..count {
             let connection = &mut self.active[at];
-            let stays = connection.is_tasks();
-            if !connection.is_quiet(host) {
+            let has_some = !connection.is_quiet(host);
+            if has_some {
                 is_quiet = false;
                 connection.unpark();
+            }
+            if has_some || connection.is_tasks() {
                 at += 1;
-            } else if stays {
-                at += 1;
-            } else {
-                let key = connection.key();
-                self.parked
-                    .extend(self.active.remove(at).map(|parked| (key, parked)));
+            } else if let Some(parked) = self.active.remove(at) {
+                self.parked.insert(parked.key(), parked);
             }
         }
         is_quiet

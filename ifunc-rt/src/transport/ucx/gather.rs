@@ -193,7 +193,7 @@ impl Polling {
     }
 
     /// A sleep begins: the first poll after it progresses.
-    pub(super) fn sleep(&self) {
+    pub(super) fn before_sleep(&self) {
         self.has_sent.store(false, Ordering::Relaxed);
     }
 

@@ -195,17 +195,6 @@ impl Outbox {
         if packet.capacity() <= self.small || len.saturating_mul(Self::SPARSE) >= packet.capacity() {
             return packet;
         }
-        self.shrink_sparse(locked, packet, len, reserved)
-    }
-
-    #[inline(never)]
-    fn shrink_sparse(
-        &mut self,
-        locked: &mut Locked<'_>,
-        packet: Packet,
-        len: usize,
-        reserved: usize,
-    ) -> Packet {
         let mut small = locked.packet(len);
         small.copy_from(&packet, len);
         if small.capacity() < reserved {

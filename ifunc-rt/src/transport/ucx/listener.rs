@@ -189,7 +189,7 @@ impl Listener for UcxListener {
             locked.announce_all();
         }
         locked.arm();
-        self.engine.polling.sleep();
+        self.engine.polling.before_sleep();
         let (pause, nap) = (locked.pause(), locked.backoff());
         if pause.is_some() {
             locked.wake();
