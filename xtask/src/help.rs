@@ -38,12 +38,12 @@ cargo xtask COMMAND
   predecessors [--only TEXT]
             programs for the UCX ifunc interface of 2021 and 2022, in C and C++, over shared memory and between hosts made of
             namespaces; their pointer chase over 1, 2 and 4 servers
-  chase [--servers LIST] [--delay LIST] [--depth D] [--entries LOG2] [--batch K] [--seconds S] [--modes MODES] [--spin MICROSECONDS]
+  chase [--servers LIST] [--delay LIST] [--depth D] [--entries LOG2] [--batch K] [--seconds S] [--modes MODES] [--spin MICROSECONDS] [--share PERCENT]
             the pointer chase of example 04 over UCX's TCP, each server in a network namespace; LIST: numbers of servers (2,4);
             MODES: get,am,ifunc, or some of them. They take turns of 40 ms, and a ratio is the median of the turns. --spin: how long
             servers and source poll before they sleep; without it as the runtime does, and 0 where there are fewer processors than
             processes: all of them then run on one. --delay: also over networks that take so many microseconds (50,200) from host to
-            host, beside one that takes none
+            host, beside one that takes none. --share: each host has so much of a processor's time, and no host another one's
   bench [--quick] [--only FIGURE]... [--json FILE]
             measure the runtime and its alternatives in one run on two cores; --quick: only check that it works; --json: write
             the rows there, and as CSV beside it. Without it a whole run writes them where --render reads them,

@@ -10,6 +10,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::share::Share;
+
 const NAMESPACES: [&str; 4] = ["--net", "--mount", "--ipc", "--uts"];
 
 /// A switch, and hosts that are connected by it. `scratch` is a folder for files of theirs.
@@ -21,16 +23,17 @@ pub(crate) fn network(scratch: &Path, count: usize) -> Result<(Host, Vec<Host>),
     Ok((switch, hosts))
 }
 
-/// As [`network`], with a switch that hands each frame on after a delay, by the relay of the program `two-hosts`, on this processor.
+/// As [`network`], with a switch that hands each frame on after a delay, by the relay of the program `two-hosts`, which runs there.
 pub(crate) fn network_with_delay(
     scratch: &Path,
     count: usize,
     two_hosts: &Path,
     delay: Duration,
-    processor: Option<usize>,
+    processors: Processors,
 ) -> Result<(Relay, Vec<Host>), String> {
-    let (switch, hosts) = plugged(scratch, count)?;
-    let mut relay = switch.command_on(processor, &two_hosts.to_string_lossy());
+    let (mut switch, hosts) = plugged(scratch, count)?;
+    switch.run_on(processors);
+    let mut relay = switch.command(&two_hosts.to_string_lossy());
     relay
         .args(["relay", &delay.as_micros().to_string()])
         .args(hosts.iter().map(Host::port))
@@ -94,6 +97,14 @@ impl Relay {
 pub(crate) struct Host {
     holder: Running,
     number: usize,
+    processors: Processors,
+}
+
+/// Where a host's programs run.
+pub(crate) enum Processors {
+    Any,
+    One(usize),
+    Share(Share),
 }
 
 /// A program that ends with this value.
@@ -127,6 +138,7 @@ impl Host {
         let host = Self {
             holder: Running::start(&mut holder)?,
             number,
+            processors: Processors::Any,
         };
         let until = Instant::now() + Duration::from_secs(60);
         let comm = format!("/proc/{}/comm", host.pid());
@@ -178,24 +190,26 @@ impl Host {
         self.run("ip", &["link", "set", "eth0", "up"])
     }
 
+    /// What starts from now on runs there.
+    pub(crate) fn run_on(&mut self, processors: Processors) {
+        self.processors = processors;
+    }
+
     /// A command that runs on this host.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = tied("nsenter");
         command
             .arg(format!("--target={}", self.pid()))
             .args(NAMESPACES)
-            .arg(program)
             .stdin(Stdio::null());
-        command
-    }
-
-    /// As [`command`](Self::command), on this processor; `None`: on any.
-    pub(crate) fn command_on(&self, processor: Option<usize>, program: &str) -> Command {
-        let Some(processor) = processor else {
-            return self.command(program);
-        };
-        let mut command = self.command("taskset");
-        command.args(["--cpu-list", &processor.to_string(), program]);
+        match &self.processors {
+            Processors::Any => &mut command,
+            Processors::One(number) => command.args(["taskset", "--cpu-list", &number.to_string()]),
+            Processors::Share(share) => command
+                .args(["sh", "-c", "echo $$ > \"$0\" && exec \"$@\""])
+                .arg(share.processes()),
+        }
+        .arg(program);
         command
     }
 

@@ -34,6 +34,7 @@ mod predecessors;
 mod process;
 mod programs;
 mod readme;
+mod share;
 mod simulate;
 mod soak;
 mod steps;

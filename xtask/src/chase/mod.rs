@@ -8,6 +8,9 @@
 //! With `--delay`, the same on networks whose switch hands each frame on after that time: what a message costs then is mostly
 //! waiting for it, as between machines. The switch has a processor of its own, if there are several. A ping-pong over TCP before
 //! each run says how long a message really takes from host to host.
+//!
+//! With `--share`, each host has an equal part of the processors, as machines of equal speed have. On one processor for all, the
+//! gets of a source may take the time that the servers leave, and a source of one host could not.
 
 mod report;
 
@@ -19,8 +22,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::debian;
-use crate::hosts::{Host, Running, line_of, network, network_with_delay};
+use crate::hosts::{Host, Processors, Running, line_of, network, network_with_delay};
 use crate::process::{built, end, ifunc, output};
+use crate::share::Share;
 use report::Results;
 
 const EXAMPLE: &str = "04-pointer-chase";
@@ -47,6 +51,8 @@ struct Plan {
     /// Each mode, at least.
     seconds: f64,
     spin: Option<String>,
+    /// Of a processor, for each host, in percent.
+    share: Option<u32>,
     /// Options of the example.
     passed_on: Vec<String>,
 }
@@ -59,6 +65,7 @@ impl Plan {
             depth: 64,
             seconds: 1.0,
             spin: None,
+            share: None,
             passed_on: Vec::new(),
         };
         let mut options = options.iter();
@@ -80,6 +87,10 @@ impl Plan {
                 }
                 "--depth" => plan.depth = value.parse().map_err(|_| wrong("a number of entries"))?,
                 "--seconds" => plan.seconds = value.parse().map_err(|_| wrong("a number of seconds"))?,
+                "--share" => {
+                    let share = value.parse().ok().filter(|share| (1..=100).contains(share));
+                    plan.share = Some(share.ok_or(wrong("a number from 1 to 100"))?);
+                }
                 "--spin" => plan.spin = Some(value.clone()),
                 "--entries" | "--batch" | "--modes" => {
                     plan.passed_on.extend([option.clone(), value.clone()]);
@@ -113,7 +124,9 @@ impl Plan {
             if let Some(spin) = &spin {
                 println!("{servers} servers and a source poll for {spin} µs before they sleep");
             }
-            if is_short {
+            if let Some(share) = self.share {
+                println!("{servers} servers and a source have {share} % of a processor each");
+            } else if is_short {
                 println!("{servers} servers and a source run on one of {processors} processors");
             }
             let mut all = Vec::new();
@@ -129,8 +142,9 @@ impl Plan {
                     two_hosts: &two_hosts,
                     servers,
                     delay,
-                    hosts_on: is_short.then_some(0),
-                    relay_on: (is_short && processors > 1).then_some(1),
+                    share: self.share,
+                    is_short,
+                    processors,
                     options,
                 };
                 all.push(run.results()?);
@@ -146,9 +160,11 @@ struct Run<'a> {
     two_hosts: &'a Path,
     servers: usize,
     delay: Duration,
-    /// The processor of all hosts, and that of the relay; `None`: any.
-    hosts_on: Option<usize>,
-    relay_on: Option<usize>,
+    /// Of a processor, for each host, in percent.
+    share: Option<u32>,
+    /// One has to do for all hosts that have no shares, and the relay has another one, if there are several.
+    is_short: bool,
+    processors: usize,
     options: Vec<String>,
 }
 
@@ -161,17 +177,29 @@ impl Run<'_> {
         // The last host is the source's.
         let count = self.servers + 1;
         if self.delay.is_zero() {
-            let (_switch, hosts) = network(&scratch, count)?;
-            return self.on(&hosts, &scratch);
+            let (_switch, mut hosts) = network(&scratch, count)?;
+            return self.on(&mut hosts, &scratch);
         }
-        let (relay, hosts) = network_with_delay(&scratch, count, self.two_hosts, self.delay, self.relay_on)?;
-        let results = self.on(&hosts, &scratch)?;
+        let relay_on = match self.is_short && self.processors > 1 {
+            true => Processors::One(1),
+            false => Processors::Any,
+        };
+        let (relay, mut hosts) = network_with_delay(&scratch, count, self.two_hosts, self.delay, relay_on)?;
+        let results = self.on(&mut hosts, &scratch)?;
         println!("the switch relayed {}", relay.end()?);
         Ok(results)
     }
 
     /// As [`results`](Self::results), on these hosts.
-    fn on(&self, hosts: &[Host], scratch: &Path) -> Result<Results, String> {
+    fn on(&self, hosts: &mut [Host], scratch: &Path) -> Result<Results, String> {
+        for (number, host) in hosts.iter_mut().enumerate() {
+            if let Some(share) = self.share {
+                let name = format!("ifunc-chase-{}-{number}", std::process::id());
+                host.run_on(Processors::Share(Share::new(&name, share)?));
+            } else if self.is_short {
+                host.run_on(Processors::One(0));
+            }
+        }
         let one_way = self.ping(hosts)?;
         let delay = self.delay.as_micros();
         println!(
@@ -184,20 +212,16 @@ impl Run<'_> {
         Ok(results)
     }
 
-    /// A command on a host, on the processor of the hosts.
-    fn command(&self, host: &Host, program: &Path) -> std::process::Command {
-        host.command_on(self.hosts_on, &program.to_string_lossy())
-    }
-
     /// How long a byte takes from the source to the first server, as text.
     fn ping(&self, hosts: &[Host]) -> Result<String, String> {
         let (server, source) = (&hosts[0], &hosts[self.servers]);
         let address = format!("{}:7", server.ip());
-        let mut echo = self.command(server, self.two_hosts);
+        let two_hosts = self.two_hosts.to_string_lossy();
+        let mut echo = server.command(&two_hosts);
         let mut echo = Running::start(echo.args(["echo", &address]).stdout(Stdio::piped()))?;
         let lines = echo.0.stdout.take().ok_or("the echo has no output")?;
         line_of(&mut BufReader::new(lines), "listening")?;
-        let said = output(self.command(source, self.two_hosts).args(["ping", &address]))?;
+        let said = output(source.command(&two_hosts).args(["ping", &address]))?;
         line_of(&mut said.as_bytes(), "one way ")
     }
 
@@ -207,7 +231,7 @@ impl Run<'_> {
         let json: PathBuf = scratch.join("results.json");
         let servers = self.servers;
         let start = |host: &Host, side: &str, rank: Option<usize>| {
-            let mut command = self.command(host, &programs.join(side));
+            let mut command = host.command(&programs.join(side).to_string_lossy());
             command
                 .args(["--servers", &servers.to_string()])
                 .args(&self.options);
