@@ -30,6 +30,13 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 /// The same for the peers of benchmarks.
 const PEERS: &[(&str, &str)] = &[("redis-server", "redis-server")];
+/// The same for programs of AArch64.
+const CROSS: &[(&str, &str)] = &[
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    ("qemu-aarch64-static", "qemu-user-static"),
+];
+/// Where the cross compiler finds the C library's headers, and the package that contains them.
+const CROSS_HEADER: (&str, &str) = ("/usr/aarch64-linux-gnu/include/stdint.h", "libc6-dev-arm64-cross");
 /// Headers, and the packages that contain them.
 const HEADERS: &[(&str, &str)] = &[
     ("/usr/include/stdint.h", "libc6-dev"),
@@ -84,7 +91,27 @@ pub(crate) fn ensure_peers() -> Result<String, String> {
     install(&missing)
 }
 
-fn install(missing: &[&str]) -> Result<String, String> {
+/// As [`ensure`], for what builds and runs programs of AArch64.
+pub(crate) fn ensure_cross() -> Result<String, String> {
+    let missing = CROSS.iter().filter(|(program, _)| !exists(program));
+    let mut missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    if !Path::new(CROSS_HEADER.0).exists() {
+        missing.push(CROSS_HEADER.1);
+    }
+    install(&missing)
+}
+
+/// Whether a package is installed.
+pub(crate) fn has_package(name: &str) -> bool {
+    let mut query = Command::new("dpkg-query");
+    let output = query
+        .args(["--show", "--showformat=${db:Status-Status}", name])
+        .output();
+    output.is_ok_and(|output| output.stdout == b"installed")
+}
+
+/// Installs packages by their names.
+pub(crate) fn install(missing: &[&str]) -> Result<String, String> {
     if missing.is_empty() {
         return Ok("nothing is missing".into());
     }

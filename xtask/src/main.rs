@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask help` lists them. It has no dependencies, so that
 //! it is built in seconds.
 
+mod aarch64;
 mod bench;
 mod beside;
 mod blocks;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Some(("hostile", options)) => return hostile::command(options),
         Some(("fuzz", options)) => return fuzz::command(options),
         Some(("faults", options)) => return faults::command(options),
+        Some(("aarch64", options)) => return aarch64::command(options),
         Some(("chase", options)) => return chase::command(options),
         Some(("bench", options)) => return bench::command(options),
         Some(("predecessors", options)) => return predecessors::command(options),
