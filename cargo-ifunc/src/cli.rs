@@ -482,7 +482,12 @@ Examples:
   cargo ifunc run                                # the workspace's only host package
   cargo ifunc run hello --transport loopback
   cargo ifunc run hello --timeout 60 -- one two  # with arguments
-  cargo ifunc run hello --release                # the programs optimised, as the images always are")]
+  cargo ifunc run hello --release                # the programs optimised, as the images always are
+  cargo ifunc run hello --target-on aarch64-unknown-linux-gnu
+
+The last one needs what `cargo build --target` needs: the standard library and a linker for that platform. This machine runs its \
+programs if the kernel knows how (as Debian's `qemu-user-static` tells it), or by the runner that \
+CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER names, as cargo does. The ifuncs are built for both platforms.")]
 pub(crate) struct RunArgs {
     /// Example (folder in examples/) or host package to run [default: the workspace's only one]
     pub(crate) name: Option<String>,
@@ -498,6 +503,12 @@ pub(crate) struct RunArgs {
     /// Build the programs with the release profile
     #[arg(short, long, conflicts_with = "profile")]
     pub(crate) release: bool,
+    /// Platform of the target program, such as aarch64-unknown-linux-gnu [default: this machine's]
+    #[arg(long, value_name = "TRIPLE")]
+    pub(crate) target_on: Option<String>,
+    /// Platform of the source program [default: this machine's]
+    #[arg(long, value_name = "TRIPLE")]
+    pub(crate) source_on: Option<String>,
     /// Path to Cargo.toml
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,

@@ -31,6 +31,14 @@ pub(crate) struct Programs {
     pub(crate) both: Option<String>,
 }
 
+impl Programs {
+    /// All of them. A run builds those that it does not start, too: other programs start them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        let others = self.source.iter().chain(&self.both);
+        [&self.target].into_iter().chain(others).map(String::as_str)
+    }
+}
+
 /// A cargo workspace.
 pub(crate) struct Workspace {
     metadata: Metadata,

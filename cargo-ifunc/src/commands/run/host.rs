@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 
 use cargo_metadata::{Message, Package};
 
+use super::platform::Platforms;
 use crate::cli::{CargoArgs, Transport};
 use crate::error::Failure;
 use crate::shell::Shell;
-use crate::workspace::Workspace;
+use crate::workspace::{Programs, Workspace};
 
 /// The feature of a host's runtime that a run over its transport needs, if it is none of the default.
 #[derive(Clone, Copy)]
@@ -28,18 +29,31 @@ impl RuntimeFeature {
     }
 }
 
-/// Builds these binaries with plain cargo, and returns the folder that they
+/// What is built.
+#[derive(Clone, Copy)]
+pub(super) struct Binaries<'a> {
+    pub(super) host: &'a Package,
+    pub(super) programs: &'a Programs,
+    pub(super) platforms: Platforms<'a>,
+    pub(super) profile: &'a str,
+    pub(super) feature: RuntimeFeature,
+}
+
+/// Builds the binaries with plain cargo, and returns the folder that they
 /// are in. Most host packages have binaries of the same names, which cargo writes to one folder. A lock is held while they are
 /// copied to a folder per package, so that another run cannot overwrite them.
 pub(super) fn build(
     workspace: &Workspace,
-    host: &Package,
-    programs: &[&str],
-    profile: &str,
-    feature: RuntimeFeature,
+    binaries: Binaries<'_>,
     cargo: &CargoArgs,
     shell: &mut Shell,
 ) -> Result<PathBuf, Failure> {
+    let Binaries {
+        host,
+        programs,
+        platforms,
+        ..
+    } = binaries;
     let folder = workspace.target_directory().join("ifunc").join("run");
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
     let lock_path = folder.join(".lock");
@@ -47,14 +61,18 @@ pub(super) fn build(
     lock.lock().map_err(Failure::io("lock", &lock_path))?;
 
     shell.detail("Compiling", format_args!("host package `{}`", host.name));
-    let built = executables(workspace, host, programs, profile, feature, cargo, shell)?;
-    let folder = folder.join(host.name.as_str());
+    let folder = folder.join(platforms.folder(&host.name));
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
-    for (bin, path) in &built {
-        replace(path, &folder.join(bin))?;
+    let mut built = Vec::new();
+    for platform in platforms.all() {
+        let mut executables = executables(workspace, binaries, platform, cargo, shell)?;
+        executables.retain(|(bin, _)| platforms.has(platform, bin, programs));
+        for (bin, path) in executables {
+            replace(&path, &folder.join(&bin))?;
+            built.push(bin);
+        }
     }
-    let is_missing = |bin: &&&str| !built.iter().any(|(name, _)| name == *bin);
-    match programs.iter().find(is_missing) {
+    match programs.all().find(|bin| !built.iter().any(|name| name == bin)) {
         None => Ok(folder),
         Some(bin) => Err(Failure::Message(format!(
             "cargo built no binary `{bin}` of package `{}`",
@@ -63,25 +81,31 @@ pub(super) fn build(
     }
 }
 
-/// Runs `cargo build`, and reads the paths of the executables from its messages.
+/// Runs `cargo build` for a platform, and reads the paths of the executables from its messages.
 fn executables(
     workspace: &Workspace,
-    host: &Package,
-    programs: &[&str],
-    profile: &str,
-    feature: RuntimeFeature,
+    binaries: Binaries<'_>,
+    platform: Option<&str>,
     cargo: &CargoArgs,
     shell: &Shell,
 ) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let Binaries {
+        host,
+        programs,
+        profile,
+        feature,
+        ..
+    } = binaries;
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&program);
     command.args(["build", "--message-format=json-render-diagnostics"]);
     command.args(["--profile", profile]);
+    command.args(platform.iter().flat_map(|triple| ["--target", triple]));
     feature.pass_to(&mut command);
     let mut packages: Vec<&Package> = Vec::new();
     // Programs may start others of their package, which lie beside them.
     command.arg("--bins");
-    for bin in programs {
+    for bin in programs.all() {
         if let Some(package) = workspace.package_of_binary(host, bin)
             && !packages.iter().any(|known| known.id == package.id)
         {

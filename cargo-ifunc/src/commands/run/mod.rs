@@ -1,6 +1,7 @@
 //! `cargo ifunc run`: builds images and binaries, and runs a target and a source.
 
 mod host;
+mod platform;
 mod process;
 mod session;
 mod show;
@@ -19,8 +20,9 @@ use crate::cli::{CargoArgs, RunArgs, Transport};
 use crate::error::Failure;
 use crate::images;
 use crate::shell::Shell;
-use crate::workspace::{Workspace, how_to_start, short_name};
-use host::RuntimeFeature;
+use crate::workspace::{Programs, Workspace, how_to_start, short_name};
+use host::{Binaries, RuntimeFeature};
+use platform::Platforms;
 use session::{Session, Stopped};
 use show::Side;
 
@@ -46,21 +48,17 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
             host.name
         )));
     }
-    // All of them: other programs start those that this run does not.
-    let all: Vec<&str> = [
-        Some(&programs.target),
-        programs.source.as_ref(),
-        programs.both.as_ref(),
-    ]
-    .into_iter()
-    .flatten()
-    .map(String::as_str)
-    .collect();
-
     let profile = if args.release { "release" } else { &args.profile };
-    let libraries = libraries(&workspace, host, &all, &cargo, shell)?;
-    let feature = RuntimeFeature::of(args.transport);
-    let bins = host::build(&workspace, host, &all, profile, feature, &cargo, shell)?;
+    let libraries = libraries(&workspace, host, &programs, &cargo, shell)?;
+    let platforms = Platforms::of(args);
+    let binaries = Binaries {
+        host,
+        programs: &programs,
+        platforms,
+        profile,
+        feature: RuntimeFeature::of(args.transport),
+    };
+    let bins = host::build(&workspace, binaries, &cargo, shell)?;
     let mut environment = Vec::from_iter(libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())));
     let keys = matches!(args.transport, Transport::Tls).then(keys).transpose()?;
     if let Some((_folder, variables)) = &keys {
@@ -73,6 +71,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     let place = format!("{short}-{}", std::process::id());
     let session = Session {
         environment,
+        platforms,
         args: &args.args,
         // A server without clients runs until it is stopped.
         timeout: match (args.timeout, &programs.source) {
@@ -87,13 +86,12 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         Transport::Ucx => free_port("ucx")?,
         Transport::UcxPut => free_port("ucx-put")?,
     };
-    let bin = |name: &String| bins.join(name);
+    let source = |name| bins.join(name);
+    let target = bins.join(&programs.target);
     let stopped = match (is_loopback, &programs.both, &programs.source) {
-        (true, Some(both), _) => session.one_process(Side::Both, &bin(both), &address, shell)?,
-        (_, _, Some(source)) => {
-            session.two_processes(&bin(&programs.target), &bin(source), &address, shell)?
-        }
-        (_, _, None) => session.one_process(Side::Target, &bin(&programs.target), &address, shell)?,
+        (true, Some(both), _) => session.one_process(Side::Both, &source(both), &address, shell)?,
+        (_, _, Some(name)) => session.two_processes(&target, &source(name), &address, shell)?,
+        (_, _, None) => session.one_process(Side::Target, &target, &address, shell)?,
     };
     match stopped {
         Stopped::Done => {
@@ -112,12 +110,12 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
 fn libraries(
     workspace: &Workspace,
     host: &Package,
-    programs: &[&str],
+    programs: &Programs,
     cargo: &CargoArgs,
     shell: &mut Shell,
 ) -> Result<Option<PathBuf>, Failure> {
     let of_programs = programs
-        .iter()
+        .all()
         .filter_map(|bin| workspace.package_of_binary(host, bin));
     let mut packages: Vec<String> = of_programs
         .chain([host])

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::platform::{self, Platforms};
 use super::process::{Event, Process, adopt, code, describe};
 use super::show::{self, Side, Stream};
 use crate::error::Failure;
@@ -28,6 +28,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// The arguments and environment of every program of a session.
 pub(super) struct Session<'a> {
     pub(super) environment: Vec<(&'static str, OsString)>,
+    pub(super) platforms: Platforms<'a>,
     pub(super) args: &'a [OsString],
     /// `None`: until they end.
     pub(super) timeout: Option<Duration>,
@@ -196,7 +197,11 @@ impl Session<'_> {
         watch: &Watch,
         shell: &mut Shell,
     ) -> Result<Process, Failure> {
-        let mut command = Command::new(program);
+        let platform = match side {
+            Side::Target => self.platforms.of_target(),
+            Side::Source | Side::Both => self.platforms.of_source(),
+        };
+        let mut command = platform::command(platform, program);
         command.args(self.args).env("IFUNC_ADDR", address);
         command.envs(self.environment.clone());
         shell.status(
