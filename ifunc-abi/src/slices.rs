@@ -16,6 +16,10 @@
 //!
 //! The section of the debug objects has the same form: each content is the debug object of the image with that id.
 
+mod agree;
+
+pub use agree::{Difference, agree};
+
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
