@@ -82,6 +82,7 @@ crate-type = [\"lib\"]`.
 Examples:
   cargo ifunc build                              # every ifunc package
   cargo ifunc build -p hello-ifuncs --cpu x86-64-v3
+  cargo ifunc build --cpu x86-64-v1,x86-64-v3    # two slices: every CPU, and those with AVX2
   cargo ifunc build --example greet              # the ifuncs of hello-ifuncs/examples/greet.rs
   cargo ifunc build --message-format json        # where each library is, for programs
   cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
@@ -95,9 +96,15 @@ pub(crate) struct BuildArgs {
     /// Example to build instead of the libraries (repeatable)
     #[arg(long, value_name = "EXAMPLE")]
     pub(crate) example: Vec<String>,
-    /// CPU level to build for; the image records it and the target checks it
-    #[arg(long, value_name = "LEVEL", default_value = "x86-64-v1")]
-    pub(crate) cpu: CpuLevel,
+    /// CPU level to build for; the image records it and the target checks it. With several, separated by commas or
+    /// repeated, the library holds a slice for each, and each target is sent the one that it runs best
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_delimiter = ',',
+        default_value = "x86-64-v1"
+    )]
+    pub(crate) cpu: Vec<CpuLevel>,
     /// Arguments for the C compiler, separated by blanks, such as --cflags='-Iinclude -DN=4' (repeatable)
     #[arg(
         long = "cflags",
@@ -158,6 +165,12 @@ impl From<CpuLevel> for ifunc_build::Cpu {
             CpuLevel::V4 => Self::V4,
         }
     }
+}
+
+/// The least of these levels, and all of them.
+pub(crate) fn levels(levels: &[CpuLevel]) -> (ifunc_build::Cpu, Vec<ifunc_build::Cpu>) {
+    let all: Vec<ifunc_build::Cpu> = levels.iter().map(|level| (*level).into()).collect();
+    (all.iter().min().copied().unwrap_or_default(), all)
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -509,6 +522,14 @@ pub(crate) struct RunArgs {
     /// Platform of the source program [default: this machine's]
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) source_on: Option<String>,
+    /// CPU level of the images; with several, separated by commas or repeated, libraries hold a slice for each
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_delimiter = ',',
+        default_value = "x86-64-v1"
+    )]
+    pub(crate) cpu: Vec<CpuLevel>,
     /// Path to Cargo.toml
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,

@@ -91,10 +91,15 @@ impl Progress for BuildProgress<'_> {
             name,
             path,
             image,
+            other_slices,
             fresh,
             ..
         } = ifunc;
-        let what = format!("{name} ({} bytes of image, {})", image.len(), shown(path));
+        let slices: String = other_slices
+            .iter()
+            .map(|slice| format!(", {} for {}", slice.image.len(), slice.machine))
+            .collect();
+        let what = format!("{name} ({} bytes of image{slices}, {})", image.len(), shown(path));
         let imports = imports_of(image);
         self.above(|shell| match fresh {
             true => shell.detail("Fresh", what),

@@ -1,6 +1,6 @@
 //! The words of a frame, and the heads of `Install` bodies.
 
-use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, commit_word, split_commit_word};
+use ifunc_abi::frame::{CompanionHead, FrameFlags, Header, InstallHead, Kind, commit_word, split_commit_word};
 use ifunc_abi::signature::Signature;
 use zerocopy::IntoBytes as _;
 
@@ -37,10 +37,19 @@ fn header(words: [u64; 2]) {
 }
 
 fn install(body: &[u8]) {
-    let Ok((head, signature, image)) = InstallHead::split(body) else {
+    let Ok((head, signature, companions, image)) = InstallHead::split(body) else {
         return;
     };
-    assert_eq!([head.as_bytes(), signature, image].concat(), body);
+    let mut whole = [head.as_bytes(), signature].concat();
+    for one in companions {
+        let len = one.image.len() as u32;
+        let mut head = CompanionHead::new(one.id, len, false);
+        head.signature_len = (one.signature.len() as u16).into();
+        head.signature_scheme = one.scheme.into();
+        whole.extend([head.as_bytes(), one.signature, one.image].concat());
+    }
+    whole.extend(image);
+    assert_eq!(whole, body);
     assert!((1..=ifunc_abi::image::MAX_ENTRIES).contains(&head.entries.get().into()));
     if let Ok(Some(parsed)) = Signature::parse(head.signature_scheme.get(), signature) {
         assert_eq!(parsed.as_bytes(), signature);

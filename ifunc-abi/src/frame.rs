@@ -19,7 +19,7 @@
 //! | kind | direction | handle | token | body |
 //! |---|---|---|---|---|
 //! | `Exec` | → target | of the entry | of the completion, or 0 | payload |
-//! | `Install` | → target | first to bind | of the completion, or 0 | [`InstallHead`], signature, image |
+//! | `Install` | → target | first to bind | of the completion, or 0 | [`InstallHead`], signature, [companions](CompanionHead), image |
 //! | `Unbind` | → target | first of the image to release | 0 | – |
 //! | `Fragment` | → target | 0 | length of the whole body | part of the body of the next `Exec` or `Install` |
 //! | `Sync` | → target | 0 | of the completion | – |
@@ -40,12 +40,11 @@
 //! `Sync` completes when the target has consumed everything before it. A `Report` states why a frame without
 //! a completion failed.
 
-use zerocopy::little_endian::U16;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+mod install;
 
-use crate::ImageId;
+pub use install::{Companion, CompanionHead, Companions, InstallHead, MAX_COMPANIONS};
+
 use crate::image::MAX_ENTRIES;
-use crate::signature::{ED25519, Signature};
 
 /// Size of a slot in bytes: one cache line, which holds the words and an inline body.
 pub const SLOT: usize = 64;
@@ -205,6 +204,9 @@ pub enum FrameError {
     /// An `Install` frame states a number of entries that no image has.
     #[error("an image with {0} entries, there are 1 to {MAX_ENTRIES}")]
     Entries(u16),
+    /// An `Install` frame states more companions than there may be.
+    #[error("an image with {0} companions, there are at most {MAX_COMPANIONS}")]
+    Companions(u16),
 }
 
 impl Header {
@@ -285,85 +287,6 @@ pub const fn commit_word(sequence: u32, len: u32) -> u64 {
 #[inline]
 pub const fn split_commit_word(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
-}
-
-/// The head of an `Install` body. The signature and the image follow.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct InstallHead {
-    /// The id of the image.
-    pub id: ImageId,
-    /// Length of the signature in bytes; 0: none.
-    pub signature_len: U16,
-    /// Scheme of the signature. 0: none; 1: [`signature::ED25519`](crate::signature::ED25519).
-    pub signature_scheme: U16,
-    /// Number of the image's entries. The frame's handle is bound to the first one, and the handles after it to the others.
-    pub entries: U16,
-    /// Zero.
-    pub reserved: U16,
-}
-
-impl InstallHead {
-    /// Size in bytes.
-    pub const SIZE: usize = size_of::<Self>();
-
-    /// A head without signature, of an image with so many entries.
-    #[must_use]
-    pub const fn unsigned(id: ImageId, entries: u16) -> Self {
-        Self {
-            id,
-            signature_len: U16::ZERO,
-            signature_scheme: U16::ZERO,
-            entries: U16::new(entries),
-            reserved: U16::ZERO,
-        }
-    }
-
-    /// A head of an image with so many entries, which a [signature](crate::signature) follows.
-    #[must_use]
-    pub const fn signed(id: ImageId, entries: u16) -> Self {
-        Self {
-            signature_len: U16::new(Signature::SIZE as u16),
-            signature_scheme: U16::new(ED25519),
-            ..Self::unsigned(id, entries)
-        }
-    }
-
-    /// Reads the head of a body.
-    ///
-    /// # Errors
-    /// A body shorter than a head, a number of entries that no image has, or non-zero reserved bits.
-    pub fn read(body: &[u8]) -> Result<Self, FrameError> {
-        let bad = FrameError::Body {
-            kind: Kind::Install,
-            len: body.len(),
-        };
-        let (head, _) = Self::read_from_prefix(body).map_err(|_| bad)?;
-        if head.reserved != 0 {
-            return Err(FrameError::Flags(head.reserved.get().into()));
-        }
-        if !(1..=MAX_ENTRIES).contains(&head.entries.get().into()) {
-            return Err(FrameError::Entries(head.entries.get()));
-        }
-        Ok(head)
-    }
-
-    /// Splits an `Install` body into head, signature and image.
-    ///
-    /// # Errors
-    /// A body shorter than its head states, a number of entries that no image has, or non-zero reserved bits.
-    pub fn split(body: &[u8]) -> Result<(Self, &[u8], &[u8]), FrameError> {
-        let bad = FrameError::Body {
-            kind: Kind::Install,
-            len: body.len(),
-        };
-        let head = Self::read(body)?;
-        let rest = body.get(Self::SIZE..).ok_or(bad)?;
-        let (signature, image) = rest
-            .split_at_checked(head.signature_len.get().into())
-            .ok_or(bad)?;
-        Ok((head, signature, image))
-    }
 }
 
 /// The limits that each side reports to the other before the first frame. A side that only invokes takes answers, and no payloads.
@@ -456,32 +379,5 @@ mod tests {
                 _ => assert_eq!(parsed, Err(FrameError::Flags(flags))),
             }
         }
-    }
-
-    #[test]
-    fn an_install_has_its_parts() {
-        let head = InstallHead::signed([7; 32], 64);
-        assert_eq!(head.as_bytes()[32..], [96, 0, 1, 0, 64, 0, 0, 0]);
-        assert_eq!(
-            InstallHead::unsigned([7; 32], 1).as_bytes()[32..],
-            [0, 0, 0, 0, 1, 0, 0, 0]
-        );
-        let mut body = [head.as_bytes(), &[1; 96], &[2; 3]].concat();
-        let (read, signature, image) = InstallHead::split(&body).unwrap();
-        assert_eq!(read.as_bytes(), head.as_bytes());
-        assert_eq!((signature, image), (&[1; 96][..], &[2; 3][..]));
-        assert!(InstallHead::split(&body[..136]).is_ok());
-        for len in [0, 39, 40, 135] {
-            let kind = Kind::Install;
-            let error = FrameError::Body { kind, len };
-            assert_eq!(InstallHead::split(&body[..len]).err(), Some(error), "{len}");
-        }
-        for (entries, is_valid) in [(0, false), (1, true), (64, true), (65, false), (0x100, false)] {
-            body[36..38].copy_from_slice(&u16::to_le_bytes(entries));
-            let expected = (!is_valid).then_some(FrameError::Entries(entries));
-            assert_eq!(InstallHead::read(&body).err(), expected);
-        }
-        body[36..40].copy_from_slice(&[1, 0, 0, 1]);
-        assert_eq!(InstallHead::read(&body).err(), Some(FrameError::Flags(0x100)));
     }
 }

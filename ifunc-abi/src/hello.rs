@@ -32,10 +32,11 @@ use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::frame::Limits;
+use crate::machine::Machine;
 
 /// Version of everything that crosses a link: handshake, headers, the bodies of frames, and the layouts of the transports.
 /// Both sides of a connection must have the same.
-pub const WIRE_VERSION: u32 = 14;
+pub const WIRE_VERSION: u32 = 15;
 
 const MAGIC: [u8; 5] = *b"ifunc";
 const KIND_HELLO: u32 = 0;
@@ -186,6 +187,15 @@ pub enum HelloError {
 }
 
 impl Hello {
+    /// What the machine of this side is.
+    #[must_use]
+    pub const fn machine(&self) -> Machine {
+        Machine {
+            arch: self.arch,
+            cpu_features: self.cpu_features,
+        }
+    }
+
     /// Size in bytes of the encoded hello, with its opening.
     pub const SIZE: usize = Opening::SIZE + size_of::<Raw>();
 

@@ -1,4 +1,4 @@
-//! The formats that cross a process or version boundary: the [image] of an injected function, the [hello] that opens a
+//! The formats that cross a process or version boundary: the [image] of an injected function, the [slices] of a library, the [hello] that opens a
 //! connection, the [frame]s that carry it, what lets it [travel] on, the [context] that the target calls it with, the [status] of an invocation, the [signature] beside an image, the canonical
 //! [text]s that identify types and signatures, and the [records](meta) that the attributes emit for the
 //! builder.
@@ -22,11 +22,13 @@ mod counted;
 pub mod frame;
 pub mod hello;
 pub mod image;
+pub mod machine;
 pub mod meta;
 pub mod name;
 #[cfg(feature = "alloc")]
 pub mod refusal;
 pub mod signature;
+pub mod slices;
 #[cfg(feature = "stats")]
 pub mod stats;
 pub mod status;

@@ -89,13 +89,13 @@ pub const COMPILER_IMPORTS: [&str; 7] = [
     "__stack_chk_fail",
 ];
 
-/// Section of an ifunc library (`.so`) that holds an image: this prefix and the ifunc's name.
+/// Section of an ifunc library (`.so`) that holds an ifunc's images, as [`slices`](crate::slices): this prefix and the ifunc's name.
 pub const IMAGE_SECTION: &str = ".ifunc.image.";
 /// Section of an ifunc library (`.so`) that holds an [`about`](crate::about) description: this prefix and the
 /// name.
 pub const ABOUT_SECTION: &str = ".ifunc.about.";
-/// Section of an ifunc library (`.so`) that holds a relocatable ELF file with the image's symbols and lines
-/// for debuggers: this prefix and the name.
+/// Section of an ifunc library (`.so`) that holds, as [`slices`](crate::slices), a relocatable ELF file with the symbols and lines
+/// of each image for debuggers: this prefix and the name.
 pub const DEBUG_SECTION: &str = ".ifunc.debug.";
 /// Section of an object file that holds [`meta`](crate::meta) records.
 pub const META_SECTION: &str = ".ifunc.meta";

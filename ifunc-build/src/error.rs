@@ -11,6 +11,14 @@ pub enum BuildError {
     /// `cargo metadata` failed.
     #[error("`cargo metadata` failed: {0}")]
     Metadata(String),
+    /// The images of an ifunc cannot be slices of one library.
+    #[error("the slices of `{name}` do not belong together: {why}")]
+    Slices {
+        /// The ifunc.
+        name: String,
+        /// Which slice, and what is wrong with it.
+        why: String,
+    },
     /// No package of this name is in the workspace.
     #[error("package `{name}` is not a member of this workspace\nhelp: the ifunc packages are: {known}")]
     UnknownPackage {

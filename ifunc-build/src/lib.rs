@@ -40,7 +40,7 @@ mod progress;
 pub mod script;
 mod shared_library;
 
-pub use built::{BuiltIfunc, Language};
+pub use built::{BuiltIfunc, BuiltSlice, Language};
 pub use c::{build_c, check_c, is_c_source};
 pub use cargo::{CheckOptions, View, build_packages, check_packages, expand_package, target_directory};
 pub use checked::{Checked, CheckedIfunc};

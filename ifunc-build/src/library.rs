@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::about::About;
+use ifunc_abi::slices::{Slices, SlicesError};
 use ifunc_abi::symbols::{ABOUT_SECTION, DEBUG_SECTION, IMAGE_SECTION};
 use object::{Object, ObjectSection};
 
@@ -15,7 +16,7 @@ pub struct Library {
     pub sonames: Vec<String>,
 }
 
-/// One image of a library.
+/// One image of a library. The slices of an ifunc have the same name and the same text, and follow each other as in its table.
 #[derive(Clone, Debug)]
 pub struct LibraryImage {
     /// Name of the ifunc, from the section's name.
@@ -66,6 +67,14 @@ pub enum LibraryError {
         /// Why.
         reason: String,
     },
+    /// Its images are not in the form of this version.
+    #[error("`{}` cannot be read: {error}\nhelp: `cargo ifunc build` makes it anew", path.display())]
+    Slices {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: SlicesError,
+    },
     /// No image is in it.
     #[error(
         "`{}` holds no image (no section `{IMAGE_SECTION}NAME`)\nhelp: a library that `cargo ifunc build` made has one; was this made by something else?",
@@ -92,6 +101,10 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
         reason: e.to_string(),
     };
     let file = object::File::parse(&*data).map_err(not_elf)?;
+    let slices = |error: SlicesError| LibraryError::Slices {
+        path: path.into(),
+        error,
+    };
     let mut images = Vec::new();
     let mut texts = Vec::new();
     let mut debug_objects = Vec::new();
@@ -100,32 +113,36 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
             continue;
         };
         if let Some(name) = section_name.strip_prefix(IMAGE_SECTION) {
-            let image = section.data().map_err(not_elf)?.to_vec();
-            images.push(LibraryImage {
-                name: name.into(),
-                image,
-                about: String::new(),
-                debug: Vec::new(),
-            });
+            let table = Slices::parse(section.data().map_err(not_elf)?);
+            for slice in table.map_err(slices)?.native() {
+                images.push(LibraryImage {
+                    name: name.into(),
+                    image: slice.bytes.to_vec(),
+                    about: String::new(),
+                    debug: Vec::new(),
+                });
+            }
         } else if let Some(name) = section_name.strip_prefix(ABOUT_SECTION) {
             let text = String::from_utf8_lossy(section.data().map_err(not_elf)?).into_owned();
             texts.push((name.to_owned(), text));
-        } else if let Some(name) = section_name.strip_prefix(DEBUG_SECTION) {
-            debug_objects.push((name.to_owned(), section.data().map_err(not_elf)?.to_vec()));
+        } else if section_name.starts_with(DEBUG_SECTION) {
+            let table = Slices::parse(section.data().map_err(not_elf)?);
+            let native = table.map_err(slices)?.native();
+            debug_objects.extend(native.map(|slice| (slice.id, slice.bytes.to_vec())));
         }
     }
     if images.is_empty() {
         return Err(LibraryError::NoImage { path: path.into() });
     }
     for (name, text) in texts {
-        if let Some(image) = images.iter_mut().find(|image| image.name == name) {
-            image.about = text;
+        for image in images.iter_mut().filter(|image| image.name == name) {
+            image.about.clone_from(&text);
         }
     }
-    for (name, debug) in debug_objects {
-        if let Some(image) = images.iter_mut().find(|image| image.name == name) {
-            image.debug = debug;
-        }
+    for image in &mut images {
+        let id = image.id();
+        let debug = debug_objects.iter().find(|(of, _)| *of == id);
+        image.debug = debug.map(|(_, debug)| debug.clone()).unwrap_or_default();
     }
     images.sort_by(|a, b| a.name.cmp(&b.name));
     let sonames = file.import_libraries().map_err(not_elf)?;

@@ -1,5 +1,6 @@
 //! The options of a build.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Whether diagnostics of the compiler are coloured.
@@ -49,6 +50,13 @@ impl Cpu {
             "x86-64" => Some(Self::V1),
             _ => Self::ALL.into_iter().find(|level| level.name() == name),
         }
+    }
+
+    /// These levels and that of the first slice, each once and the lowest first. Those below `least` are left out.
+    #[must_use]
+    pub(crate) fn of_slices(least: Self, more: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let more: BTreeSet<Self> = more.into_iter().filter(|level| *level > least).collect();
+        std::iter::once(least).chain(more).collect()
     }
 
     /// The compilers' name: v1 has no number there.
@@ -122,6 +130,9 @@ pub struct BuildOptions {
     /// The least CPU level that Rust and C code is built for: `[package.metadata.ifunc] cpu` of a package and its C
     /// flags may raise it.
     pub cpu: Cpu,
+    /// More levels: libraries have a slice for each, beside the one of `cpu`. `[package.metadata.ifunc] cpu` of a package may add
+    /// to them. Levels below the least are left out.
+    pub slices: Vec<Cpu>,
     /// Optimisation of the Rust code, instead of the profile's.
     pub opt_level: Option<OptLevel>,
     /// Link-time optimisation of the Rust code over all crates. On except in tests of the builder.
@@ -153,6 +164,7 @@ impl Default for BuildOptions {
             profile: "release".into(),
             examples: Vec::new(),
             cpu: Cpu::V1,
+            slices: Vec::new(),
             opt_level: None,
             lto: true,
             features: Vec::new(),
@@ -163,6 +175,17 @@ impl Default for BuildOptions {
             offline: false,
             verbose: false,
             color: Color::Never,
+        }
+    }
+}
+
+impl BuildOptions {
+    /// The same for a slice of this level.
+    pub(crate) fn at(&self, cpu: Cpu) -> Self {
+        Self {
+            cpu,
+            slices: Vec::new(),
+            ..self.clone()
         }
     }
 }
@@ -182,6 +205,8 @@ pub struct COptions {
     pub compiler: Option<String>,
     /// The CPU level that the code is built for; `cflags` may raise it.
     pub cpu: Cpu,
+    /// More levels: libraries have a slice for each, beside the one of `cpu`.
+    pub slices: Vec<Cpu>,
     /// Sonames of shared libraries that the ifuncs need on the target, such as `libz.so.1`.
     pub needed: Vec<String>,
     /// More arguments for the compiler: `-I`, `-D`, `-march`. They follow the builder's own.
@@ -202,11 +227,25 @@ impl Default for COptions {
             target_dir: None,
             compiler: None,
             cpu: Cpu::V1,
+            slices: Vec::new(),
             needed: Vec::new(),
             cflags: Vec::new(),
             link_args: Vec::new(),
             verbose: false,
             color: Color::Never,
         }
+    }
+}
+
+impl COptions {
+    /// The options of each slice, the first one first.
+    pub(crate) fn of_slices(&self) -> Vec<Self> {
+        let levels = Cpu::of_slices(self.cpu, self.slices.iter().copied());
+        let at = |cpu| Self {
+            cpu,
+            slices: Vec::new(),
+            ..self.clone()
+        };
+        levels.into_iter().map(at).collect()
     }
 }

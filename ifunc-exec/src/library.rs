@@ -1,31 +1,71 @@
 //! Ifunc libraries on the source: the images that one holds, and its functions that write payloads.
 //!
-//! `cargo ifunc build` makes `X.so`, an ordinary shared library. The image of `X` lies in a section of its own. `X_payload_bound` or
+//! `cargo ifunc build` makes `X.so`, an ordinary shared library. The images of `X`, a slice for each kind of machine, lie in a section
+//! of its own. `X_payload_bound` or
 //! `X_payload_get_max_size`, and `X_payload_init`, are functions of the library, which the source opens for them.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use ifunc_abi::machine::Machine;
+use ifunc_abi::slices::{self, Slice, Slices};
 use ifunc_abi::symbols;
 use libloading::os::unix as loader;
 use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
 
-/// An image in a library, and the text about its types.
-#[derive(Clone, Copy, Debug)]
+use crate::arch::{ARCH, cpu_features};
+
+/// The images of an ifunc in a library, and the text about its types.
+#[derive(Clone, Debug)]
 pub struct LibraryImage<'a> {
     /// The ifunc that the library was built for.
     pub name: &'a str,
-    /// The bytes of the image. `ifunc_abi::image::Image::parse` validates them.
-    pub image: &'a [u8],
-    /// The text beside it ([`About`](ifunc_abi::about::About)); empty if there is none.
+    /// The images, in the order of the library's table: at least one. `ifunc_abi::image::Image::parse` validates them.
+    pub slices: Vec<Slice<'a>>,
+    /// The text beside them ([`About`](ifunc_abi::about::About)); empty if there is none.
     pub about: &'a [u8],
+}
+
+impl<'a> LibraryImage<'a> {
+    /// The image that this machine runs best.
+    ///
+    /// # Errors
+    /// It runs none of them.
+    pub fn for_this_machine(&self) -> Result<&'a [u8], String> {
+        let needed = self.slices.iter().map(|slice| slice.machine);
+        match slices::best(this_machine(), needed) {
+            Some(index) => Ok(self.slices[index].bytes),
+            None => Err(format!(
+                "it holds images of `{}` for {}, and none for this machine, {}",
+                self.name,
+                machines(self.slices.iter().map(|slice| slice.machine)),
+                this_machine()
+            )),
+        }
+    }
+}
+
+/// This machine, as hellos state it.
+#[must_use]
+pub fn this_machine() -> Machine {
+    Machine {
+        arch: ARCH,
+        cpu_features: cpu_features(),
+    }
+}
+
+/// Machines, for messages.
+#[must_use]
+pub fn machines(machines: impl Iterator<Item = Machine>) -> String {
+    let machines: Vec<String> = machines.map(|machine| machine.to_string()).collect();
+    machines.join(", ")
 }
 
 /// The images of a library, from the bytes of its file.
 ///
 /// # Errors
-/// The bytes are no ELF file; the text is its parser's.
+/// The bytes are no ELF file, or the images in it are not in the form of this version; the text is its parser's.
 pub fn images(bytes: &[u8]) -> Result<Vec<LibraryImage<'_>>, String> {
     let file = object::File::parse(bytes).map_err(|error| error.to_string())?;
     let mut images = Vec::new();
@@ -42,11 +82,29 @@ pub fn images(bytes: &[u8]) -> Result<Vec<LibraryImage<'_>>, String> {
             .and_then(|section| section.data().ok());
         images.push(LibraryImage {
             name,
-            image: section.data().unwrap_or_default(),
+            slices: native_slices(section.data().unwrap_or_default())?,
             about: about.unwrap_or_default(),
         });
     }
     Ok(images)
+}
+
+/// The images in a table of slices, each compared with its id and with the machine that the table states.
+///
+/// # Errors
+/// The bytes are no such table, an image is not what the table states, or there is none.
+pub fn native_slices(table: &[u8]) -> Result<Vec<Slice<'_>>, String> {
+    let table = Slices::parse(table).map_err(|error| error.to_string())?;
+    let native: Vec<Slice<'_>> = table.native().collect();
+    for slice in &native {
+        if blake3::hash(slice.bytes) != slice.id {
+            return Err(format!("its slice for {} was changed", slice.machine));
+        }
+    }
+    match native.is_empty() {
+        true => Err("it holds no slice of machine code".into()),
+        false => Ok(native),
+    }
 }
 
 type Bound = unsafe extern "C" fn(source_args: *const c_void, n: usize) -> usize;

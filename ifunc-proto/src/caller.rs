@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, Limits};
+use ifunc_abi::machine::Machine;
 use ifunc_abi::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -24,7 +25,7 @@ mod tests;
 mod travel;
 
 use handles::{Former, Handle};
-pub use submission::{Encode, Image, NotSent, Report, Submission, SubmitError};
+pub use submission::{Encode, Image, ImageBytes, NotSent, Report, Submission, SubmitError};
 pub use travel::Accepted;
 
 /// Reports kept until the driver takes them. Later ones are dropped.
@@ -45,6 +46,8 @@ pub struct Caller<I, U> {
     /// Counts links. What was installed over one link is not installed over the next.
     generation: u64,
     limits: Limits,
+    /// The peer of this link.
+    machine: Machine,
     handles: Vec<Handle<I>>,
     /// Which of the first handles are [at hand](Self::is_at_hand), but for what needs attention: a bit for each.
     at_hand: u64,
@@ -458,6 +461,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 max_image: 0,
                 max_answer: 0,
             },
+            machine: Machine::default(),
             handles: Vec::new(),
             at_hand: 0,
             former: VecDeque::new(),
@@ -478,10 +482,17 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// Continues over a new link: no image is installed over it. Without limits the peer does not serve, and everything
     /// waits for the next link.
-    pub(crate) fn relink(&mut self, limits: Option<Limits>, max_body: usize, is_duplex: bool) {
+    pub(crate) fn relink(
+        &mut self,
+        limits: Option<Limits>,
+        machine: Machine,
+        max_body: usize,
+        is_duplex: bool,
+    ) {
         self.generation += 1;
         self.at_hand = 0;
         self.limits = limits.unwrap_or(self.limits);
+        self.machine = machine;
         self.former.clear();
         self.unbind.clear();
         self.cancel.clear();

@@ -757,6 +757,12 @@ pub enum Lost {
         /// The target's limit.
         limit: u64,
     },
+    /// The image has slices, and none for the machine that is connected now.
+    #[error("{why}")]
+    NoSlice {
+        /// What the machine is, which slices there are, and what to build.
+        why: String,
+    },
     /// The invocation traveled, and another node than the one that it was sent to reported how it ended.
     #[error("on node {node}: {status}")]
     AtNode {

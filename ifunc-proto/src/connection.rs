@@ -1,6 +1,7 @@
 //! One connection, for both roles.
 
 use ifunc_abi::frame::{Header, Kind, Limits};
+use ifunc_abi::machine::Machine;
 use ifunc_abi::status::Status;
 
 use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
@@ -38,6 +39,8 @@ pub struct Peer {
     pub invokes: bool,
     /// Length of the longest answer that it takes, if it invokes.
     pub max_answer: u64,
+    /// Its machine: decides which slice of an image is sent to it.
+    pub machine: Machine,
     /// Its number, if it is a node of the group that this node is in: what it forwards is always received.
     pub node: Option<u32>,
 }
@@ -113,7 +116,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 peer.node.is_some(),
             )
         });
-        self.caller.relink(peer.limits, tx.max_body(), is_duplex);
+        self.caller
+            .relink(peer.limits, peer.machine, tx.max_body(), is_duplex);
         self.order = Order::new();
         self.is_stalled = false;
         self.is_held = false;

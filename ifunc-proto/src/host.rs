@@ -2,7 +2,7 @@
 
 use ifunc_abi::ImageId;
 use ifunc_abi::batch::ALIGN;
-use ifunc_abi::frame::Header;
+use ifunc_abi::frame::{Companions, Header};
 pub use ifunc_abi::refusal::{AnswerBytes, Failed, Refusal};
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::TravelHead;
@@ -157,6 +157,8 @@ pub struct Install<'a> {
     pub scheme: u16,
     /// The signature.
     pub signature: &'a [u8],
+    /// Slices of it for other machines, which are not run here. A copy, too; not compared with their ids yet.
+    pub companions: Companions<'a>,
     /// The image: a private copy, which the peer cannot change.
     pub image: &'a [u8],
 }

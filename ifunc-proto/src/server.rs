@@ -2,7 +2,8 @@
 
 use ifunc_abi::Counted;
 use ifunc_abi::batch::RunHead;
-use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
+use ifunc_abi::frame::{CompanionHead, FrameFlags, Header, InstallHead, Kind, Limits, MAX_COMPANIONS};
+use ifunc_abi::signature::Signature;
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::{ReplyHead, TravelHead};
 use zerocopy::{FromZeros, IntoBytes};
@@ -22,6 +23,10 @@ mod tests;
 mod travel;
 
 use bindings::{Binding, Bindings};
+
+/// What an `Install` has beside the bytes of images: heads and signatures.
+pub(crate) const INSTALL_HEADS: usize =
+    InstallHead::SIZE + 1024 + MAX_COMPANIONS * (CompanionHead::SIZE + Signature::SIZE);
 
 /// Most bytes of a frame between nodes that carries neither a payload nor an answer.
 pub(crate) const MAX_NODE_FRAME: usize = 32 << 10;
@@ -470,7 +475,7 @@ impl<B> Server<B> {
             }
             Kind::Fragment => {
                 let limits = self.images.config.limits;
-                let install = limits.max_image.saturating_add(InstallHead::SIZE as u64 + 1024);
+                let install = limits.max_image.saturating_add(INSTALL_HEADS as u64);
                 let travel = limits.max_payload.saturating_add(TravelHead::SIZE as u64);
                 let reply = limits.max_answer.saturating_add(ReplyHead::SIZE as u64);
                 let limit = usize::try_from(travel.max(reply).max(install)).unwrap_or(usize::MAX);

@@ -331,6 +331,7 @@ impl<const TAKES: bool> Host for Recorder<TAKES> {
             scheme,
             signature,
             image: bytes,
+            companions,
         } = install;
         let letter = id[0];
         assert!(bytes.iter().all(|&byte| byte == letter));
@@ -340,6 +341,11 @@ impl<const TAKES: bool> Host for Recorder<TAKES> {
             signature.len(),
             bytes.len()
         ));
+        for companion in companions {
+            let (letter, len) = (char::from(companion.id[0]), companion.image.len());
+            self.log
+                .push(format!("with {letter}, {len} bytes, scheme {}", companion.scheme));
+        }
         match letter {
             b'x' => Err(Refusal::new(Rejection::Policy, "no x")),
             b'A'..=b'Z' => Ok(vec![(letter, 0)]),

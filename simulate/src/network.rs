@@ -156,6 +156,7 @@ impl World {
         for side in 0..2 {
             let (here, there) = (specs[side], specs[1 - side]);
             let peer = Peer {
+                machine: ifunc_abi::machine::Machine::default(),
                 limits: there
                     .config
                     .server

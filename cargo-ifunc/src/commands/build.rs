@@ -10,7 +10,7 @@ use ifunc_build::{
 };
 use serde::Serialize;
 
-use crate::cli::{BuildArgs, MessageFormat};
+use crate::cli::{BuildArgs, MessageFormat, levels};
 use crate::error::Failure;
 use crate::progress::{BuildProgress, imports_of};
 use crate::shell::Shell;
@@ -20,12 +20,14 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
     let started = Instant::now();
     let color = shell.color();
     let verbose = shell.is_verbose();
+    let (cpu, slices) = levels(&args.cpu);
     let built = if args.files.is_empty() {
         let options = BuildOptions {
             packages: args.package.clone(),
             profile: args.profile.clone(),
             examples: args.example.clone(),
-            cpu: args.cpu.into(),
+            cpu,
+            slices,
             target_dir: args.target_dir.clone(),
             verbose,
             color,
@@ -49,7 +51,8 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
         let options = COptions {
             profile: args.profile.clone(),
             target_dir: args.target_dir.clone(),
-            cpu: args.cpu.into(),
+            cpu,
+            slices,
             needed: args.needed.clone(),
             cflags: args
                 .cflags
@@ -152,10 +155,31 @@ struct Message<'a> {
     path: &'a std::path::Path,
     id: String,
     image_bytes: usize,
+    /// All images of the library, the first one first.
+    slices: Vec<SliceMessage>,
     package: Option<&'a str>,
     source: &'a std::path::Path,
     language: &'static str,
     fresh: bool,
+}
+
+/// A slice in such a line.
+#[derive(Serialize)]
+struct SliceMessage {
+    machine: String,
+    id: String,
+    image_bytes: usize,
+}
+
+impl SliceMessage {
+    fn of(image: &[u8], id: &ifunc_abi::ImageId) -> Self {
+        let parsed = ifunc_abi::image::Image::parse(image);
+        Self {
+            machine: parsed.map_or_else(|_| String::new(), |image| image.machine().to_string()),
+            id: super::inspect::hex(id),
+            image_bytes: image.len(),
+        }
+    }
 }
 
 impl<'a> Message<'a> {
@@ -166,6 +190,7 @@ impl<'a> Message<'a> {
             path,
             id,
             image,
+            other_slices,
             package,
             source,
             fresh,
@@ -177,6 +202,13 @@ impl<'a> Message<'a> {
             path,
             id: super::inspect::hex(id),
             image_bytes: image.len(),
+            slices: std::iter::once(SliceMessage::of(image, id))
+                .chain(
+                    other_slices
+                        .iter()
+                        .map(|slice| SliceMessage::of(&slice.image, &slice.id)),
+                )
+                .collect(),
             package: package.as_deref(),
             source,
             language: match language {

@@ -5,6 +5,7 @@ mod pipe;
 
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
+use ifunc_abi::machine::Machine;
 use ifunc_abi::travel::{SlotRef, TravelHead};
 use ifunc_proto::caller::Submission;
 use ifunc_proto::node::{self, Event, NodeConfig};
@@ -103,6 +104,7 @@ impl World {
             server: serves.then_some(server),
         };
         let peer = Peer {
+            machine: Machine::default(),
             max_answer: 1500,
             limits: invokes.then_some(limits),
             invokes: serves,

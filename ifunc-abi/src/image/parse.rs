@@ -6,6 +6,7 @@ use super::{
     Entry, EntryFlags, ImageFlags, Import, ImportFlags, MAGIC, MAX_ENTRIES, MAX_RX_ALIGN_LOG2, NO_BATCH,
     NO_SLOT, RW_GRANULE, RawEntry, RawHeader, RawImport, RawImportReloc, RawRelative, RawStr, Relocation,
 };
+use crate::machine::Machine;
 use crate::{ABI_VERSION, frame, name};
 
 /// The checks of a parse, in order. Tests use it to see how far their mutations reach.
@@ -376,6 +377,15 @@ impl<'a> Image<'a> {
     #[must_use]
     pub fn rw_range(&self) -> Option<(u32, u32)> {
         (self.header.rw_mem != 0).then_some((self.header.rw_at.get(), self.header.rw_mem.get()))
+    }
+
+    /// The machines that its code is for.
+    #[must_use]
+    pub fn machine(&self) -> Machine {
+        Machine {
+            arch: self.arch(),
+            cpu_features: self.cpu_features(),
+        }
     }
 
     /// Whether its code may send other invocations or forward itself: it imports one of the

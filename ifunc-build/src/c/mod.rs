@@ -15,7 +15,7 @@ use ifunc_abi::symbols::COMPILER_IMPORTS;
 use crate::names::Names;
 use crate::needed;
 use crate::shared_library::{LibraryPlan, io, make_all};
-use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
+use crate::{BuildError, BuiltIfunc, BuiltSlice, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
 use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
@@ -41,7 +41,7 @@ pub fn build_c(
     };
     let folder = target.join(crate::cargo::folder_of(&options.profile));
     let mut names = Names::beside_packages(&folder);
-    let compiled = CompiledFiles::new(files, options, names.folder(), progress)?;
+    let compiled = CompiledFiles::of_slices(files, options, names.folder(), progress)?;
     let built = build_files(&compiled, None, options, &mut names, progress)?;
     if built.is_empty() {
         return Err(no_ifunc(files));
@@ -137,6 +137,20 @@ impl CompiledFiles {
         })
     }
 
+    /// Compiles files for each slice, the first one first.
+    pub(crate) fn of_slices(
+        files: &[PathBuf],
+        options: &COptions,
+        folder: &Path,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Self>, BuildError> {
+        let slices = options.of_slices();
+        let compiled = slices
+            .iter()
+            .map(|options| Self::new(files, options, folder, progress));
+        compiled.collect()
+    }
+
     /// The objects as inputs of ifuncs in Rust, which may call their functions.
     pub(crate) fn helpers(&self) -> Vec<Input<'_>> {
         let objects = self.units.iter().zip(&self.shown).map(|(unit, name)| Input {
@@ -159,24 +173,120 @@ impl CompiledFiles {
     }
 }
 
-/// Builds every ifunc of the files.
+/// Builds every ifunc of the files, which were compiled for each slice.
 pub(crate) fn build_files(
-    files: &CompiledFiles,
+    slices: &[CompiledFiles],
     package: Option<&str>,
     options: &COptions,
     names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
+    let Some((files, others)) = slices.split_first() else {
+        return Ok(Vec::new());
+    };
+    for unit in &files.units {
+        for ifunc in &unit.ifuncs {
+            names.claim_c(&ifunc.name, &unit.file)?;
+        }
+    }
+    let linked = link_files(files, options, progress)?;
+    let mut other_images = Vec::new();
+    for files in others {
+        let units = link_files(files, options, progress)?;
+        let images = units.into_iter().flat_map(|unit| unit.images);
+        other_images.push(images.collect::<BTreeMap<String, Linked>>());
+    }
+    let mut libraries = Vec::new();
+    let mut built = Vec::new();
+    for LinkedUnit {
+        unit,
+        linker,
+        images,
+        weaken,
+    } in &linked
+    {
+        let origin = Names::c_origin(package, &unit.file);
+        for ifunc in &unit.ifuncs {
+            let first = &images[&ifunc.name];
+            let mut slices = vec![first];
+            for images in &other_images {
+                slices.push(slice_of(&ifunc.name, images.get(&ifunc.name))?);
+            }
+            let Linked {
+                image, relocations, ..
+            } = first;
+            built.push(BuiltIfunc {
+                name: ifunc.name.clone(),
+                path: PathBuf::new(),
+                id: *blake3::hash(image).as_bytes(),
+                image: image.clone(),
+                other_slices: slices[1..].iter().map(|linked| BuiltSlice::new(linked)).collect(),
+                package: package.map(Into::into),
+                source: unit.file.clone(),
+                fresh: false,
+                language: Language::C,
+                relocations: relocations.clone(),
+            });
+            let all = files.units.iter().flat_map(|unit| &unit.ifuncs);
+            libraries.push(LibraryPlan {
+                name: &ifunc.name,
+                language: Language::C,
+                arch: arch_of(image),
+                about: about_text(all, image),
+                slices,
+                origin: origin.clone(),
+                weaken: weaken.clone(),
+                linker,
+                link_args: &options.link_args,
+                links_cxx: files.has_cxx(),
+                current_dir: options.current_dir.as_deref(),
+                verbose: options.verbose,
+            });
+        }
+    }
+    let made = make_all(&libraries, names.folder(), &files.compiler, progress)?;
+    for (ifunc, (path, fresh)) in built.iter_mut().zip(made) {
+        ifunc.path = path;
+        ifunc.fresh = fresh;
+        progress.built(ifunc);
+    }
+    Ok(built)
+}
+
+/// The image of an ifunc in another slice.
+pub(crate) fn slice_of<'l>(name: &str, linked: Option<&'l Linked>) -> Result<&'l Linked, BuildError> {
+    linked.ok_or_else(|| BuildError::Slices {
+        name: name.to_owned(),
+        why: "one has no such ifunc; help: conditions of compilation may choose code, and no ifuncs"
+            .to_owned(),
+    })
+}
+
+/// A file, and the images of its ifuncs by name.
+struct LinkedUnit<'f> {
+    unit: &'f CompiledFile,
+    linker: Linker<'f>,
+    images: BTreeMap<String, Linked>,
+    /// Symbols that the target may provide.
+    weaken: Vec<String>,
+}
+
+/// Links the ifuncs of files that were compiled together.
+fn link_files<'f>(
+    files: &'f CompiledFiles,
+    options: &COptions,
+    progress: &mut dyn Progress,
+) -> Result<Vec<LinkedUnit<'f>>, BuildError> {
     let needed = needed::sonames(&options.needed)?;
     let CompiledFiles {
         units,
         shown,
-        compiler,
         support,
         cpu_features,
+        ..
     } = files;
     let all = units.iter().flat_map(|unit| &unit.ifuncs);
-    let others: Vec<Ifunc<'_>> = all.clone().map(requested).collect();
+    let others: Vec<Ifunc<'_>> = all.map(requested).collect();
     let variables: BTreeSet<&str> = files.variables().collect();
     let wanted = Wanted {
         others: &others,
@@ -204,56 +314,18 @@ pub(crate) fn build_files(
             inputs.push(batch::input(&unit.batches, other == number));
         }
         let linker = Linker::open(&inputs)?;
-        let images = link_unit(unit, &wanted, &linker, names, progress)?;
+        let images = link_unit(unit, &wanted, &linker, progress)?;
         // Symbols of every C library stay strong: they bind the library to the C library of the machine.
         let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
-        linked.push((unit, linker, images, weaken, Names::c_origin(package, &unit.file)));
+        linked.push(LinkedUnit {
+            unit,
+            linker,
+            images,
+            weaken,
+        });
     }
-    let mut libraries = Vec::new();
-    let mut built = Vec::new();
-    for (unit, linker, images, weaken, origin) in &linked {
-        for ifunc in &unit.ifuncs {
-            let Linked {
-                image,
-                relocations,
-                debug,
-            } = &images[&ifunc.name];
-            libraries.push(LibraryPlan {
-                name: &ifunc.name,
-                language: Language::C,
-                arch: arch_of(image),
-                image,
-                about: about_text(all.clone(), image),
-                debug,
-                origin,
-                weaken: weaken.clone(),
-                linker,
-                link_args: &options.link_args,
-                links_cxx: files.has_cxx(),
-                current_dir: options.current_dir.as_deref(),
-                verbose: options.verbose,
-            });
-            built.push(BuiltIfunc {
-                name: ifunc.name.clone(),
-                path: PathBuf::new(),
-                id: *blake3::hash(image).as_bytes(),
-                image: image.clone(),
-                package: package.map(Into::into),
-                source: unit.file.clone(),
-                fresh: false,
-                language: Language::C,
-                relocations: relocations.clone(),
-            });
-        }
-    }
-    let made = make_all(&libraries, names.folder(), compiler, progress)?;
-    for (ifunc, (path, fresh)) in built.iter_mut().zip(made) {
-        ifunc.path = path;
-        ifunc.fresh = fresh;
-        progress.built(ifunc);
-    }
-    Ok(built)
+    Ok(linked)
 }
 
 /// An ifunc as the linker is told of it.
@@ -283,13 +355,11 @@ fn link_unit(
     unit: &CompiledFile,
     wanted: &Wanted<'_>,
     linker: &Linker<'_>,
-    names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<BTreeMap<String, Linked>, BuildError> {
     let mut images = BTreeMap::new();
     let mut errors = Vec::new();
     for ifunc in &unit.ifuncs {
-        names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
         let request = Request {
             cpu_features: wanted.cpu_features,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::command::{Job, Task};
-use super::units::{BuildPlan, Unit};
+use super::units::{Archive, BuildPlan, Unit};
 use super::{Package, c_files, c_options, link_archive, no_ifuncs};
-use crate::c::check_files;
+use crate::c::{CompiledFiles, check_files};
+use crate::names::Names;
 use crate::{BuildError, BuildOptions, Checked, CheckedIfunc, Progress};
 use ifunc_link::Linked;
 
@@ -95,7 +96,7 @@ fn link(
                 let c_options = c_options(unit.package, options);
                 // An error of these is reported when they are checked themselves.
                 match c_files(unit.package, &c_options, names.folder(), progress) {
-                    Ok(files) => link_archive(unit, &archive, files.as_ref(), &mut names, options, progress),
+                    Ok(files) => link_checked(unit, &archive, files.first(), &mut names, options, progress),
                     Err(_) => continue,
                 }
             }
@@ -115,6 +116,22 @@ fn link(
         }
     }
     Ok(())
+}
+
+/// Links the ifuncs of an archive, whose names must not be taken.
+fn link_checked(
+    unit: Unit<'_>,
+    archive: &Archive,
+    c_files: Option<&CompiledFiles>,
+    names: &mut Names,
+    options: &BuildOptions,
+    progress: &mut dyn Progress,
+) -> Result<Vec<(String, Linked)>, BuildError> {
+    let linked = link_archive(unit, archive, c_files, options, progress)?;
+    for (name, _) in &linked {
+        names.claim_rust(name, &unit.name())?;
+    }
+    Ok(linked)
 }
 
 fn of(unit: Unit<'_>, name: String, linked: &Linked) -> CheckedIfunc {

@@ -50,7 +50,7 @@ impl Job<'_> {
     /// The folder for what these flags compile. Cargo does not name files by the flags: packages with different ones would compile
     /// their dependencies again at each build, each over those of the other.
     fn folder(&self) -> PathBuf {
-        match self.package().own_flags() {
+        match self.package().own_flags(self.options) {
             None => self.target.to_owned(),
             Some(flags) => {
                 let hash = blake3::hash(flags.as_bytes()).to_hex();

@@ -74,6 +74,7 @@ mod tests {
             dependencies: ["ifunc".into()].into(),
             panic: "message".into(),
             cpu: crate::Cpu::V1,
+            slices: Vec::new(),
             needed: Vec::new(),
             rust_flags: Vec::new(),
             c_flags: Vec::new(),

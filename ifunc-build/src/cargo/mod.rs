@@ -22,11 +22,11 @@ use ifunc_abi::Fingerprint;
 use ifunc_abi::image::EntryFlags;
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 
-use crate::c::{CompiledFiles, Compiler, arch_of, build_files, imports_of};
+use crate::c::{CompiledFiles, Compiler, arch_of, build_files, imports_of, slice_of};
 use crate::names::Names;
 use crate::needed;
 use crate::shared_library::{LibraryPlan, make_all};
-use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
+use crate::{BuildError, BuildOptions, BuiltIfunc, BuiltSlice, COptions, Language, Progress};
 use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
 use records::{Records, about_text, is_variable};
 use units::{Archive, BuildPlan, Unit};
@@ -78,25 +78,36 @@ pub fn build_packages(
         let before = built.len();
         let c_options = c_options(package, options);
         let c_files = c_files(package, &c_options, names.folder(), progress)?;
+        // The first slice, and the others.
+        let levels = package.levels(options);
         // The C compiler reports its version while cargo compiles.
         let archive = std::thread::scope(|scope| {
             scope.spawn(|| compiler.version());
             plan.archive(unit, options, progress)
         })?;
         if let Some(archive) = archive {
+            let first = RustSlice {
+                archive,
+                c_files: c_files.first(),
+                options: options.clone(),
+            };
+            let mut others = Vec::new();
+            for (index, cpu) in levels.into_iter().enumerate().skip(1) {
+                let options = options.at(cpu);
+                let archive = plan.archive(unit, &options, progress)?;
+                others.extend(archive.map(|archive| RustSlice {
+                    archive,
+                    c_files: c_files.get(index),
+                    options,
+                }));
+            }
             built.extend(build_rust(
-                unit,
-                &archive,
-                c_files.as_ref(),
-                &mut names,
-                &compiler,
-                options,
-                progress,
+                unit, &first, &others, &mut names, &compiler, progress,
             )?);
         }
-        if let (Some(files), None) = (&c_files, example) {
+        if example.is_none() {
             built.extend(build_files(
-                files,
+                &c_files,
                 Some(&package.name),
                 &c_options,
                 &mut names,
@@ -121,18 +132,19 @@ fn no_ifuncs(unit: Unit<'_>) -> BuildError {
     }
 }
 
-/// The files of a package's folder `c`, if there are any: ifuncs, and functions that its ifuncs in Rust may call.
+/// The files of a package's folder `c`, compiled for each slice; nothing if there are none. They hold ifuncs, and functions that the
+/// package's ifuncs in Rust may call.
 fn c_files(
     package: &Package,
     options: &COptions,
     folder: &Path,
     progress: &mut dyn Progress,
-) -> Result<Option<CompiledFiles>, BuildError> {
+) -> Result<Vec<CompiledFiles>, BuildError> {
     let files = package.c_files()?;
     if files.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    CompiledFiles::new(&files, options, folder, progress).map(Some)
+    CompiledFiles::of_slices(&files, options, folder, progress)
 }
 
 /// The options for the C files of a package.
@@ -140,6 +152,7 @@ fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     COptions {
         current_dir: package.manifest_path.parent().map(Path::to_owned),
         cpu: package.cpu_of(options),
+        slices: package.levels(options),
         needed: package.needed.clone(),
         cflags: package.c_flags.clone(),
         link_args: package.link_args.clone(),
@@ -149,20 +162,52 @@ fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     }
 }
 
-/// Makes images and libraries from a package's archive.
+/// What a slice of a package's libraries is made of.
+struct RustSlice<'a> {
+    archive: Archive,
+    c_files: Option<&'a CompiledFiles>,
+    options: BuildOptions,
+}
+
+impl RustSlice<'_> {
+    /// Names and images.
+    fn link(&self, unit: Unit<'_>, progress: &mut dyn Progress) -> Result<Vec<(String, Linked)>, BuildError> {
+        link_archive(unit, &self.archive, self.c_files, &self.options, progress)
+    }
+}
+
+/// Makes images and libraries of a package. The libraries' own code is of the first slice.
 fn build_rust(
     unit: Unit<'_>,
-    archive: &Archive,
-    c_files: Option<&CompiledFiles>,
+    first: &RustSlice<'_>,
+    others: &[RustSlice<'_>],
     names: &mut Names,
     compiler: &Compiler,
-    options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let package = unit.package;
+    let RustSlice {
+        archive,
+        c_files,
+        options,
+    } = first;
+    let c_files = *c_files;
     let records = Records::read(&archive.data, &unit.name(), Some(unit.crate_name()))?;
+    claim(&records, unit, names)?;
     let linker = Linker::open(&inputs_of(archive, c_files))?;
-    let images = link_all(unit, &records, c_files, options, &linker, names, progress)?;
+    let images = link_all(unit, &records, c_files, options, &linker, progress)?;
+    let mut other_images: Vec<BTreeMap<String, Linked>> = Vec::new();
+    for other in others {
+        other_images.push(other.link(unit, progress)?.into_iter().collect());
+    }
+    let mut all_slices = Vec::new();
+    for (ifunc, linked) in records.ifuncs.iter().zip(&images) {
+        let mut slices = vec![linked];
+        for images in &other_images {
+            slices.push(slice_of(&ifunc.name, images.get(&ifunc.name))?);
+        }
+        all_slices.push(slices);
+    }
     let mut weaken: Vec<String> = records.imports.keys().cloned().collect();
     if c_files.is_some() {
         let mut of_c = imports_of(images.iter().map(|linked| &linked.image));
@@ -173,19 +218,18 @@ fn build_rust(
     let libraries: Vec<LibraryPlan<'_, '_>> = records
         .ifuncs
         .iter()
-        .zip(&images)
-        .map(|(ifunc, linked)| LibraryPlan {
+        .zip(&all_slices)
+        .map(|(ifunc, slices)| LibraryPlan {
             name: &ifunc.name,
             language: Language::Rust,
-            arch: arch_of(&linked.image),
-            image: &linked.image,
+            arch: arch_of(&slices[0].image),
             about: about_text(
                 &records,
-                &linked.image,
-                &imports_of(std::iter::once(&linked.image)),
+                &slices[0].image,
+                &imports_of(slices.iter().map(|linked| &linked.image)),
             ),
-            debug: &linked.debug,
-            origin: &origin,
+            slices: slices.clone(),
+            origin: origin.clone(),
             weaken: weaken.clone(),
             linker: &linker,
             link_args: &package.link_args,
@@ -196,17 +240,19 @@ fn build_rust(
         .collect();
     let made = make_all(&libraries, names.folder(), compiler, progress)?;
     let mut built = Vec::new();
-    for ((ifunc, linked), (path, fresh)) in records.ifuncs.iter().zip(images).zip(made) {
+    for ((ifunc, slices), (path, fresh)) in records.ifuncs.iter().zip(&all_slices).zip(made) {
+        let linked = slices[0];
         let result = BuiltIfunc {
             name: ifunc.name.clone(),
             path,
             id: *blake3::hash(&linked.image).as_bytes(),
-            image: linked.image,
+            image: linked.image.clone(),
+            other_slices: slices[1..].iter().map(|linked| BuiltSlice::new(linked)).collect(),
             package: Some(package.name.clone()),
             source: unit.source().to_owned(),
             fresh,
             language: Language::Rust,
-            relocations: linked.relocations,
+            relocations: linked.relocations.clone(),
         };
         progress.built(&result);
         built.push(result);
@@ -225,18 +271,23 @@ fn inputs_of<'a>(archive: &'a Archive, c_files: Option<&'a CompiledFiles>) -> Ve
     inputs
 }
 
-/// As [`build_rust`], and writes nothing: names and images.
+/// Claims the names of a unit's ifuncs.
+fn claim(records: &Records, unit: Unit<'_>, names: &mut Names) -> Result<(), BuildError> {
+    let mut ifuncs = records.ifuncs.iter();
+    ifuncs.try_for_each(|ifunc| names.claim_rust(&ifunc.name, &unit.name()))
+}
+
+/// As [`build_rust`], of one slice, and writes nothing: names and images.
 fn link_archive(
     unit: Unit<'_>,
     archive: &Archive,
     c_files: Option<&CompiledFiles>,
-    names: &mut Names,
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<(String, Linked)>, BuildError> {
     let records = Records::read(&archive.data, &unit.name(), Some(unit.crate_name()))?;
     let linker = Linker::open(&inputs_of(archive, c_files))?;
-    let linked = link_all(unit, &records, c_files, options, &linker, names, progress)?;
+    let linked = link_all(unit, &records, c_files, options, &linker, progress)?;
     let all = records.ifuncs.into_iter().map(|ifunc| ifunc.name).zip(linked);
     Ok(all.collect())
 }
@@ -277,7 +328,6 @@ fn link_all(
     c_files: Option<&CompiledFiles>,
     options: &BuildOptions,
     linker: &Linker<'_>,
-    names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Linked>, BuildError> {
     let declared: BTreeMap<&str, Fingerprint> = records
@@ -297,7 +347,6 @@ fn link_all(
     let mut images = Vec::new();
     let mut errors = Vec::new();
     for ifunc in &records.ifuncs {
-        names.claim_rust(&ifunc.name, &unit.name())?;
         progress.linking(&ifunc.name);
         let request = Request {
             others: others.clone(),

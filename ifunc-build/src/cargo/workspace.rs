@@ -41,8 +41,9 @@ pub(super) struct Package {
     pub(super) dependencies: BTreeSet<String>,
     /// `[package.metadata.ifunc] panic`.
     pub(super) panic: String,
-    /// `[package.metadata.ifunc] cpu`: the least CPU level that its code is built for.
+    /// `[package.metadata.ifunc] cpu`: the least CPU level that its code is built for, and those of more slices.
     pub(super) cpu: Cpu,
+    pub(super) slices: Vec<Cpu>,
     /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its ifuncs need on the target.
     pub(super) needed: Vec<String>,
     /// `[package.metadata.ifunc] cfg` and `rustflags`: more arguments for the Rust compiler, checked.
@@ -172,10 +173,17 @@ impl Package {
         self.cpu.max(options.cpu)
     }
 
-    /// What it sets of the compiler's flags; `None`: nothing.
-    pub(super) fn own_flags(&self) -> Option<String> {
-        let is_plain = self.panic == PANIC_POLICY && self.cpu == Cpu::V1 && self.rust_flags.is_empty();
-        let flags = || format!("{} {} {:?}", self.panic, self.cpu.name(), self.rust_flags);
+    /// The CPU levels that it is built for, one for each slice of its libraries, the lowest first.
+    pub(super) fn levels(&self, options: &BuildOptions) -> Vec<Cpu> {
+        let more = options.slices.iter().chain(&self.slices);
+        Cpu::of_slices(self.cpu_of(options), more.copied())
+    }
+
+    /// What it sets of the compiler's flags with these options; `None`: nothing.
+    pub(super) fn own_flags(&self, options: &BuildOptions) -> Option<String> {
+        let cpu = self.cpu_of(options);
+        let is_plain = self.panic == PANIC_POLICY && cpu == Cpu::V1 && self.rust_flags.is_empty();
+        let flags = || format!("{} {} {:?}", self.panic, cpu.name(), self.rust_flags);
         (!is_plain).then(flags)
     }
 
@@ -250,15 +258,21 @@ fn ifunc_package(
             )));
         }
     };
-    let cpu = match &table["cpu"] {
-        serde_json::Value::Null => Cpu::V1,
-        other => other.as_str().and_then(Cpu::from_name).ok_or_else(|| {
+    let level = |value: &serde_json::Value| {
+        value.as_str().and_then(Cpu::from_name).ok_or_else(|| {
             let names = Cpu::ALL.map(|level| format!("\"{}\"", level.name())).join(", ");
             error(format!(
-                "`cpu = {other}` is not a level of x86-64\nhelp: the levels are {names}"
+                "`cpu = {value}` is not a level of x86-64\nhelp: the levels are {names}"
             ))
-        })?,
+        })
     };
+    let mut levels: Vec<Cpu> = match &table["cpu"] {
+        serde_json::Value::Null => Vec::new(),
+        serde_json::Value::Array(several) => several.iter().map(level).collect::<Result<_, _>>()?,
+        one => vec![level(one)?],
+    };
+    levels.sort_unstable();
+    let cpu = levels.first().copied().unwrap_or(Cpu::V1);
     let strings = |key: &str| match &table[key] {
         serde_json::Value::Null => Ok(Vec::new()),
         serde_json::Value::Array(list) => list
@@ -296,6 +310,7 @@ fn ifunc_package(
             .collect(),
         panic,
         cpu,
+        slices: levels,
         needed,
         rust_flags,
         c_flags: strings("cflags")?,

@@ -56,6 +56,7 @@ pub struct Images {
     cflags: Vec<String>,
     needed: Vec<String>,
     cpu: Cpu,
+    slices: Vec<Cpu>,
 }
 
 impl Images {
@@ -111,6 +112,14 @@ impl Images {
         self
     }
 
+    /// One more level: the program embeds a slice for it beside the images of the level of [`cpu`](Self::cpu). Each target is sent
+    /// the slice that it runs best.
+    #[must_use]
+    pub fn slice(mut self, cpu: Cpu) -> Self {
+        self.slices.push(cpu);
+        self
+    }
+
     /// Builds the images and reports their dependencies to cargo. On failure it prints the error and ends the build
     /// script.
     pub fn build(&self) {
@@ -150,6 +159,7 @@ impl Images {
             let options = COptions {
                 target_dir: Some(target.clone()),
                 cpu: self.cpu,
+                slices: self.slices.clone(),
                 needed: self.needed.clone(),
                 cflags: self.cflags.clone(),
                 ..COptions::default()
@@ -180,6 +190,7 @@ impl Images {
             features: self.features.clone(),
             target_dir: Some(target.into()),
             cpu: self.cpu,
+            slices: self.slices.clone(),
             ..BuildOptions::default()
         };
         while !options.packages.is_empty() {

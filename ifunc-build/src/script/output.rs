@@ -27,7 +27,7 @@ pub(super) fn write(folder: &Path, built: &[BuiltIfunc]) -> Result<PathBuf, Scri
                 second: ifunc.source.clone(),
             });
         }
-        replace(&images.join(format!("{name}.image")), &ifunc.image)?;
+        replace(&images.join(format!("{name}.image")), &ifunc.embedded())?;
         replace(&images.join(format!("{name}.about")), about(ifunc).as_bytes())?;
         // `include_bytes!` resolves paths relative to the index. A name is a C identifier.
         let _ = writeln!(
@@ -71,6 +71,7 @@ mod tests {
             path: folder.path().join("add.so"),
             id: [0; 32],
             image: Vec::new(),
+            other_slices: Vec::new(),
             package: None,
             source: source.into(),
             fresh: false,

@@ -19,8 +19,10 @@ pub(crate) fn anchors(name: &str) -> [String; 4] {
 
 /// The contents of an ifunc's sections.
 pub(crate) struct Parts<'p> {
-    pub(crate) image: &'p [u8],
+    /// The table of the images.
+    pub(crate) images: &'p [u8],
     pub(crate) about: &'p str,
+    /// The table of their debug objects.
     pub(crate) debug: &'p [u8],
     pub(crate) build: &'p str,
     /// A symbol under which code of the library finds the ifunc's name, as a C string.
@@ -31,7 +33,7 @@ pub(crate) struct Parts<'p> {
 /// that opens the library does not map them.
 pub(crate) fn embed(arch: u16, name: &str, parts: &Parts<'_>) -> Result<Vec<u8>, object::write::Error> {
     let Parts {
-        image,
+        images,
         about,
         debug,
         build,
@@ -44,7 +46,7 @@ pub(crate) fn embed(arch: u16, name: &str, parts: &Parts<'_>) -> Result<Vec<u8>,
     };
     let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
     let sections: [(&str, &[u8]); 4] = [
-        (IMAGE_SECTION, image),
+        (IMAGE_SECTION, images),
         (ABOUT_SECTION, about.as_bytes()),
         (DEBUG_SECTION, debug),
         (BUILD_SECTION, build.as_bytes()),

@@ -9,6 +9,7 @@ mod edit;
 mod embed;
 mod job;
 mod runtime;
+mod slices;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,12 +23,12 @@ use crate::c::Compiler;
 use crate::{BuildError, Language, Progress};
 use edit::{Edits, edit};
 use embed::{BUILD_SECTION, Parts, anchors, embed};
-use ifunc_link::{InputError, Linker, SharedLibrary};
+use ifunc_link::{InputError, Linked, Linker, SharedLibrary};
 pub(crate) use job::make_all;
 use job::{Link, LinkJob};
 
 /// Version of the library format: bump it when the same parts yield another library.
-const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 6");
+const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 7");
 
 /// A library to be made.
 pub(crate) struct LibraryPlan<'l, 'a> {
@@ -35,12 +36,11 @@ pub(crate) struct LibraryPlan<'l, 'a> {
     pub(crate) language: Language,
     /// ELF `e_machine` of the image.
     pub(crate) arch: u16,
-    pub(crate) image: &'l [u8],
+    /// Its images. The library's own code is linked from the same objects as the first.
+    pub(crate) slices: Vec<&'l Linked>,
     pub(crate) about: String,
-    /// The debug object of the image.
-    pub(crate) debug: &'l [u8],
     /// Its origin: `rust PACKAGE` or `c PATH`.
-    pub(crate) origin: &'l str,
+    pub(crate) origin: String,
     /// Symbols that the target may provide: weak in the library, unless the source's functions need them too.
     pub(crate) weaken: Vec<String>,
     /// The linker that made the image.
@@ -97,6 +97,7 @@ impl LibraryPlan<'_, '_> {
             return Ok(LinkJob { path, link: None });
         }
         let mut objects = edited(&parts, &edits)?;
+        let (images, debug) = slices::tables(self.name, &self.slices)?;
         let build = format!("key {key}\norigin {}\n", self.origin);
         let rust = self.language == Language::Rust;
         if rust {
@@ -110,9 +111,9 @@ impl LibraryPlan<'_, '_> {
             )?);
         }
         let parts = Parts {
-            image: self.image,
+            images: &images,
             about: &self.about,
-            debug: self.debug,
+            debug: &debug,
             build: &build,
             name_symbol: rust.then_some(runtime::NAME_SYMBOL),
         };
@@ -237,7 +238,7 @@ impl LibraryPlan<'_, '_> {
             runtime::TEXT,
             self.name,
             &self.about,
-            self.origin,
+            &self.origin,
             &compiler.name(),
             compiler.version(),
         ] {
@@ -247,8 +248,10 @@ impl LibraryPlan<'_, '_> {
         self.link_args
             .iter()
             .for_each(|argument| part(argument.as_bytes()));
-        part(self.image);
-        part(self.debug);
+        for slice in &self.slices {
+            part(&slice.image);
+            part(&slice.debug);
+        }
         part(&parts.digest());
         // Symbols that the library does not need make no difference.
         let undefined = parts.undefined_symbols(exports);

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ifunc_abi::slices::Slices;
 use ifunc_abi::{ImageId, symbols};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use rustix::fs::OFlags;
@@ -47,7 +48,7 @@ impl DebugObject {
             .find_map(|folder| Self::read(&folder.join(&file), name, id))
     }
 
-    /// That in a library, if the library's image has this id.
+    /// That in a library, if an image of the library has this id.
     #[must_use]
     pub fn read(path: &Path, name: &str, id: &ImageId) -> Option<Self> {
         let mut bytes = Vec::new();
@@ -66,10 +67,14 @@ impl DebugObject {
             let section = library.section_by_name(&format!("{prefix}{name}"))?;
             section.data().ok()
         };
-        if blake3::hash(section(symbols::IMAGE_SECTION)?) != *id {
+        let of_id = |prefix: &str| {
+            let slices = Slices::parse(section(prefix)?).ok()?;
+            slices.native().find(|slice| slice.id == *id)
+        };
+        if blake3::hash(of_id(symbols::IMAGE_SECTION)?.bytes) != *id {
             return None;
         }
-        Self::new(section(symbols::DEBUG_SECTION)?)
+        Self::new(of_id(symbols::DEBUG_SECTION)?.bytes)
     }
 
     fn new(bytes: &[u8]) -> Option<Self> {

@@ -9,6 +9,7 @@ use ::object::{
     SymbolFlags, SymbolKind, SymbolScope, elf,
 };
 use ifunc_abi::image::{EntryPart, Image, ImageParts};
+use ifunc_abi::slices::{self, Slice};
 use ifunc_abi::symbols;
 
 use super::backtrace::describe;
@@ -81,7 +82,13 @@ fn library(image: &[u8], debug: &[u8]) -> Vec<u8> {
     for (prefix, bytes) in [(symbols::DEBUG_SECTION, debug), (symbols::IMAGE_SECTION, image)] {
         let name = format!("{prefix}add").into_bytes();
         let section = object.add_section(Vec::new(), name, SectionKind::ReadOnlyData);
-        object.append_section_data(section, bytes, 1);
+        let slice = Slice {
+            kind: slices::NATIVE,
+            machine: Image::parse(image).unwrap().machine(),
+            id: *blake3::hash(image).as_bytes(),
+            bytes,
+        };
+        object.append_section_data(section, &slices::encode(&[slice]).unwrap(), 1);
     }
     object.write().unwrap()
 }

@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use ifunc_abi::frame::{Header, INLINE, InstallHead, Kind};
+use ifunc_abi::frame::{CompanionHead, Header, INLINE, InstallHead, Kind, MAX_COMPANIONS};
+use ifunc_abi::signature::Signature;
 use zerocopy::IntoBytes;
 
-use super::{Caller, Image, MAX_REPORTS, Report};
+use super::{Caller, Image, ImageBytes, MAX_REPORTS, Report};
 use crate::attention::Attention;
 use crate::calls::{Lost, Outcome};
 use crate::link::{LinkError, Outbound};
@@ -253,36 +254,33 @@ impl<I: Image + Clone, U> Caller<I, U> {
         if slot.is_installed(self.generation) && !is_due_again {
             return Ok(Ok(true));
         }
-        let image = slot.image.bytes();
-        if image.len() as u64 > self.limits.max_image {
+        let slice = match slot.image.slice_for(self.machine) {
+            Ok(slice) => slice,
+            Err(why) => return Ok(Err(Lost::NoSlice { why })),
+        };
+        let limit = self.limits.max_image;
+        if slice.bytes.len() as u64 > limit {
             return Ok(Err(Lost::ImageTooLarge {
-                len: image.len() as u64,
-                limit: self.limits.max_image,
+                len: slice.bytes.len() as u64,
+                limit,
             }));
         }
-        let (id, entries) = (*slot.image.id(), slot.entries.into());
-        let (head, signature) = match slot.image.signature() {
-            Some(signature) => (InstallHead::signed(id, entries), signature.as_bytes()),
-            None => (InstallHead::unsigned(id, entries), &[][..]),
-        };
-        let before_image = InstallHead::SIZE + signature.len();
-        let len = before_image + image.len();
+        let entries = slot.image.entries().into();
+        let body = InstallBody::new(slice, slot.image.companions(slice.id), entries, limit);
+        let len = body.len();
         let header = Header::new(Kind::Install, span.start as u32, 0);
         if len > tx.max_body() {
-            let body = [head.as_bytes(), signature, image].concat();
+            let mut whole = vec![0; len];
+            body.write(&mut whole);
             self.set_installed(handle);
-            self.start(header, body);
+            self.start(header, whole);
             return Ok(Ok(true));
         }
         let Some(memory) = tx.reserve(len, 8)? else {
             self.lacking = len;
             return Ok(Ok(false));
         };
-        let (to_head, to_image) = memory[..len].split_at_mut(before_image);
-        let (to_head, to_signature) = to_head.split_at_mut(InstallHead::SIZE);
-        to_head.copy_from_slice(head.as_bytes());
-        to_signature.copy_from_slice(signature);
-        to_image.copy_from_slice(image);
+        body.write(&mut memory[..len]);
         let sequence = tx.commit(header, len);
         self.set_installed(handle);
         self.installed(handle, sequence);
@@ -300,4 +298,69 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         self.handles[handle as usize].installed = self.generation;
     }
+}
+
+/// The body of an `Install`.
+struct InstallBody<'a> {
+    head: InstallHead,
+    image: ImageBytes<'a>,
+    companions: Vec<ImageBytes<'a>>,
+}
+
+impl<'a> InstallBody<'a> {
+    /// With those companions that the peer takes: it takes at most `limit` bytes of all images together.
+    fn new(image: ImageBytes<'a>, mut companions: Vec<ImageBytes<'a>>, entries: u16, limit: u64) -> Self {
+        let mut left = limit - image.bytes.len() as u64;
+        companions.retain(|companion| {
+            let rest = left.checked_sub(companion.bytes.len() as u64);
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        });
+        companions.truncate(MAX_COMPANIONS);
+        let head = match image.signature {
+            Some(_) => InstallHead::signed(*image.id, entries),
+            None => InstallHead::unsigned(*image.id, entries),
+        };
+        Self {
+            head: head.with_companions(companions.len() as u16),
+            image,
+            companions,
+        }
+    }
+
+    fn len(&self) -> usize {
+        let companions = self.companions.iter();
+        let companions = companions.map(|companion| CompanionHead::SIZE + size_of_slice(companion));
+        InstallHead::SIZE + size_of_slice(&self.image) + companions.sum::<usize>()
+    }
+
+    /// Writes it to memory of its [length](Self::len).
+    fn write(&self, memory: &mut [u8]) {
+        let mut rest = memory;
+        let mut put = |bytes: &[u8]| {
+            let (to, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            to.copy_from_slice(bytes);
+            rest = after;
+        };
+        let signature_of =
+            |slice: &ImageBytes<'a>| slice.signature.map_or(&[][..], |signature| signature.as_bytes());
+        put(self.head.as_bytes());
+        put(signature_of(&self.image));
+        for companion in &self.companions {
+            let head = CompanionHead::new(
+                *companion.id,
+                companion.bytes.len() as u32,
+                companion.signature.is_some(),
+            );
+            put(head.as_bytes());
+            put(signature_of(companion));
+            put(companion.bytes);
+        }
+        put(self.image.bytes);
+    }
+}
+
+/// Bytes of an image and its signature.
+fn size_of_slice(slice: &ImageBytes<'_>) -> usize {
+    slice.signature.map_or(0, |_| Signature::SIZE) + slice.bytes.len()
 }

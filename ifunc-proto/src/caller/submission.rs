@@ -3,20 +3,50 @@
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
+use ifunc_abi::machine::Machine;
 use ifunc_abi::signature::Signature;
 
 use crate::calls::{Lost, Outcome};
 use crate::link::LinkError;
 
+/// Bytes of an image that are sent.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageBytes<'a> {
+    /// BLAKE3 of the bytes.
+    pub id: &'a ImageId,
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// The signature that is sent beside them.
+    pub signature: Option<&'a Signature>,
+}
+
 /// An entry of an image that this side sends.
+///
+/// An image may have slices: the same entries for several kinds of machines. Which one travels over a link is decided when it is
+/// sent, by what the peer's hello states.
 pub trait Image {
-    /// BLAKE3 of the image's bytes.
+    /// Identifies the image among those of a connection: BLAKE3 of its bytes, and of an image of several slices a hash of theirs.
     fn id(&self) -> &ImageId;
-    /// The image's bytes.
+    /// The image's bytes; those of the first slice.
     fn bytes(&self) -> &[u8];
     /// The signature that is sent beside the image.
     fn signature(&self) -> Option<&Signature> {
         None
+    }
+    /// What a machine is sent. Without slices it is the image: a machine that does not run it refuses it.
+    ///
+    /// # Errors
+    /// There are slices, and none for this machine: why, and what to build.
+    fn slice_for(&self, _machine: Machine) -> Result<ImageBytes<'_>, String> {
+        Ok(ImageBytes {
+            id: self.id(),
+            bytes: self.bytes(),
+            signature: self.signature(),
+        })
+    }
+    /// The slices that accompany the one with this id, for other machines that the image may travel on to.
+    fn companions(&self, _of: &ImageId) -> Vec<ImageBytes<'_>> {
+        Vec::new()
     }
     /// Number of the image's entries, 1 to [`MAX_ENTRIES`](ifunc_abi::image::MAX_ENTRIES).
     fn entries(&self) -> u8;
@@ -37,6 +67,14 @@ impl<T: Image + ?Sized> Image for Arc<T> {
 
     fn signature(&self) -> Option<&Signature> {
         T::signature(self)
+    }
+
+    fn slice_for(&self, machine: Machine) -> Result<ImageBytes<'_>, String> {
+        T::slice_for(self, machine)
+    }
+
+    fn companions(&self, of: &ImageId) -> Vec<ImageBytes<'_>> {
+        T::companions(self, of)
     }
 
     fn entries(&self) -> u8 {

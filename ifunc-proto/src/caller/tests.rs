@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
+use ifunc_abi::machine::Machine;
 use ifunc_abi::signature::Signature;
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::TravelHead;
@@ -15,6 +16,8 @@ use super::{Image, NotSent, Submission, SubmitError};
 use crate::calls::Lost;
 use crate::connection::{Config, Connection, Peer};
 use crate::testing::{Code, Ends};
+
+mod slices;
 
 type Source = Connection<Code, u32, Infallible>;
 type Submitted = Result<u64, NotSent<Code, ()>>;
@@ -31,6 +34,7 @@ const BATCH: usize = 256;
 fn link_to(source: &mut Source, limits: Limits, max_body: usize) -> Ends {
     let mut link = Ends::new(max_body, usize::MAX);
     let peer = Peer {
+        machine: Machine::default(),
         limits: Some(limits),
         invokes: false,
         max_answer: 300,

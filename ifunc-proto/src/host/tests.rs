@@ -64,6 +64,7 @@ fn a_host_of_no_group_runs_nothing_that_travels_and_keeps_no_scopes() {
 #[test]
 fn a_node_that_does_not_serve_installs_nothing_and_has_no_statistics() {
     let install = Install {
+        companions: Companions::default(),
         handle: 0,
         entries: 1,
         id: [1; 32],

@@ -10,6 +10,7 @@ use super::members::{Handles, Member};
 use super::outbox::{Control, Sent};
 use super::visit::left;
 use crate::caller::{Image, NotSent, Submission, SubmitError};
+use crate::calls::Lost;
 use crate::connection::Connection;
 use crate::link::{Link, Outbound};
 
@@ -203,6 +204,9 @@ impl<I: Image + Clone> Member<I> {
             Err(NotSent::Failed(error)) => match *error {
                 // The node reported on an invocation that nothing awaits.
                 SubmitError::Earlier(_) => return Sending::Again,
+                SubmitError::Lost(Lost::NoSlice { why }) => {
+                    return Sending::Refused(Rejection::Architecture, why);
+                }
                 SubmitError::Lost(lost) => lost.to_string(),
                 SubmitError::Unfinished(_) | SubmitError::Link(_) => return Sending::Blocked,
                 SubmitError::Encode(never) => match never {},

@@ -79,13 +79,14 @@ impl<B> Images<B> {
                 return Ok(Err(self.refuse(host, handles, refusal)));
             }
         };
-        let (head, signature, image) = InstallHead::split(body).map_err(Closed::broke)?;
+        let (head, signature, companions, image) = InstallHead::split(body).map_err(Closed::broke)?;
         let install = Install {
             handle: header.handle,
             entries,
             id: head.id,
             scheme: head.signature_scheme.get(),
             signature,
+            companions,
             image,
         };
         let installed = host.install(install).and_then(|installed| match installed.len() {

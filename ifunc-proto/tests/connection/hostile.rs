@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ifunc_abi::frame::Limits;
+use ifunc_abi::machine::Machine;
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::{SlotRef, TravelHead};
 use ifunc_proto::link::{Inbound as _, Link as _};
@@ -122,6 +123,7 @@ fn provoke(how: Provokes, count: u32, receives: bool) -> (usize, Option<Closed>)
     let mut pipe = Pipe::new(4, 256);
     let mut target = Node::new(0, true);
     let peer = Peer {
+        machine: Machine::default(),
         max_answer: u64::MAX,
         limits: Some(Limits {
             max_payload: 100,

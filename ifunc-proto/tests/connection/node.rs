@@ -2,6 +2,7 @@
 
 use ifunc_abi::ImageId;
 use ifunc_abi::frame::Limits;
+use ifunc_abi::machine::Machine;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
 use ifunc_proto::calls::Outcome;
@@ -328,6 +329,7 @@ pub(crate) fn connect(pipe: &mut Pipe, nodes: [&mut Node; 2], serves: [bool; 2],
     for (here, node) in nodes.into_iter().enumerate() {
         let there = 1 - here;
         let peer = Peer {
+            machine: Machine::default(),
             max_answer: u64::MAX,
             limits: (serves[there] && invokes[here]).then_some(limits),
             invokes: invokes[there],

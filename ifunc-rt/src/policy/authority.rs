@@ -47,6 +47,11 @@ impl Authority {
     /// Whether an image may be installed. Counts the attempt.
     pub(super) fn admits(&self, image: &Image<'_>, len: usize) -> Result<(), Refusal> {
         self.meter.attempt(len, Instant::now())?;
+        self.grants(image)
+    }
+
+    /// Whether an image may import what it imports.
+    pub(super) fn grants(&self, image: &Image<'_>) -> Result<(), Refusal> {
         let imports: Vec<&str> = image.imports().map(|import| import.symbol).collect();
         let needed: Vec<&str> = image.needed().collect();
         self.grant.admits(&self.whose, &imports, &needed)
@@ -64,9 +69,9 @@ impl Authority {
         self.meter.set_quotas(self.grant.quotas);
     }
 
-    /// Counts an image that was installed.
-    pub(crate) fn charge(&self, image: &InstalledImage) -> Result<Option<Charge>, Refusal> {
-        self.meter.charge(image)
+    /// Counts an image that was installed, and the bytes that are kept beside it.
+    pub(crate) fn charge(&self, image: &InstalledImage, beside: usize) -> Result<Option<Charge>, Refusal> {
+        self.meter.charge(image, beside)
     }
 
     /// Whether each invocation has to [begin](Self::begin).

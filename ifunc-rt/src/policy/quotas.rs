@@ -231,17 +231,21 @@ impl Meter {
         Ok(())
     }
 
-    /// Counts an image that was installed. `None`: it counts already, or for as long as this meter lives.
+    /// Counts an image that was installed, and the bytes that are kept `beside` it. `None`: it counts already, or for as long as this meter lives.
     ///
     /// # Errors
     /// There is no room for it.
-    pub(crate) fn charge(self: &Arc<Self>, image: &InstalledImage) -> Result<Option<Charge>, Refusal> {
+    pub(crate) fn charge(
+        self: &Arc<Self>,
+        image: &InstalledImage,
+        beside: usize,
+    ) -> Result<Option<Charge>, Refusal> {
         let mut used = self.used();
         let is_pinned = image.flags.contains(ImageFlags::PINNED);
         if is_pinned && used.pinned.contains(&image.id) {
             return Ok(None);
         }
-        let code_bytes = image.footprint();
+        let code_bytes = image.footprint() + beside;
         self.admits(&used, code_bytes)?;
         used.code_bytes += code_bytes;
         used.images += 1;

@@ -121,8 +121,34 @@ impl Rules {
     pub(crate) fn admit(&self, candidate: Candidate<'_>) -> Result<Arc<Authority>, Refusal> {
         let authority = self.authority(&candidate)?;
         authority.admits(candidate.image, candidate.len)?;
+        self.check(candidate, &authority)?;
+        Ok(authority)
+    }
+
+    /// Whether an image may be kept to be sent on, beside one that was admitted by this authority.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit_companion(
+        &self,
+        candidate: Candidate<'_>,
+        by: &Arc<Authority>,
+    ) -> Result<(), Refusal> {
+        let authority = self.authority(&candidate)?;
+        if !Arc::ptr_eq(&authority, by) {
+            return Err(Refusal::new(
+                Rejection::Signature,
+                "it is not signed by the key that signed the image; help: `cargo ifunc sign` signs all slices of a library",
+            ));
+        }
+        authority.grants(candidate.image)?;
+        self.check(candidate, &authority)
+    }
+
+    /// Asks the host's own function, if there is one.
+    fn check(&self, candidate: Candidate<'_>, authority: &Authority) -> Result<(), Refusal> {
         let Some(check) = &self.check else {
-            return Ok(authority);
+            return Ok(());
         };
         // The host's function is called by one thread at a time. After a panic it may be called again.
         let check = check.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,8 +172,7 @@ impl Rules {
             )
         };
         if image.entries().all(|entry| is_accepted(entry.name)) {
-            drop(check);
-            return Ok(authority);
+            return Ok(());
         }
         Err(Refusal::new(
             Rejection::Policy,

@@ -117,6 +117,7 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
             len,
             limit,
         },
+        Lost::NoSlice { why } => Error::NoSlice { ifunc: name, why },
         Lost::AtNode { node, status, detail } => explain_at_node(name, node, status, &detail),
     }
 }

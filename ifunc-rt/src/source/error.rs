@@ -173,6 +173,14 @@ pub enum Error {
         /// The target's limit.
         limit: u64,
     },
+    /// The library has slices for several kinds of machines, and none for that of the target; nothing was sent.
+    #[error("`{ifunc}` cannot be sent: {why}")]
+    NoSlice {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// What the target is, which slices there are, and the command that builds the missing one.
+        why: String,
+    },
     /// The answer arrived and is no value of its type.
     #[error("the answer of `{ifunc}` does not decode: {error}")]
     Answer {
@@ -282,6 +290,16 @@ pub enum LibraryError {
         path: PathBuf,
         /// Why.
         error: ImageError,
+    },
+    /// Its slices are not of the same ifuncs.
+    #[error("the slice for {slice} in `{}` is not one of the same ifuncs: {why}; help: `cargo ifunc build` makes all slices anew", path.display())]
+    Slices {
+        /// The file.
+        path: PathBuf,
+        /// The machines that the slice is for.
+        slice: String,
+        /// What differs.
+        why: String,
     },
     /// The library was built with other types than this program.
     #[error("`{}` was built with another {what} type\n  this program: {ours}\n  the library:  {theirs}\nhelp: `cargo ifunc build`, then build this program again", path.display())]

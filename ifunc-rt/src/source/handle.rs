@@ -45,16 +45,17 @@ impl<E: Encoding> Handle<E> {
         Arc::ptr_eq(self.submitter.shared(), source.shared())
     }
 
-    /// BLAKE3 of the image.
+    /// BLAKE3 of the [image](Self::image).
     #[must_use]
     pub fn id(&self) -> &[u8; 32] {
-        &self.submitter.binding.library.id
+        &self.submitter.binding.library.sent().id
     }
 
-    /// The image: the bytes that travel once per connection.
+    /// The image: the bytes that travel once per connection. Of a library with several slices, the one that was sent last; before the
+    /// first use it is the first slice.
     #[must_use]
     pub fn image(&self) -> &[u8] {
-        &self.submitter.binding.library.image
+        &self.submitter.binding.library.sent().image
     }
 
     /// The same handle with its own deadline: its sends and calls wait at most `timeout` for credit, and then at most
@@ -280,8 +281,7 @@ impl Submitter {
     pub(super) fn new(source: &Source, mut library: Library) -> Self {
         let mut state = source.shared.lock();
         let connection = &mut state.connection;
-        let known = connection.signatures.of(&library.id).map(|known| known.raw());
-        library.signature = library.signature.or(known);
+        library.sign(&connection.signatures);
         let library = Arc::new(library);
         let handle = connection.protocol.caller.bind(Arc::clone(&library));
         drop(state);

@@ -2,20 +2,27 @@
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::ImageId;
 use ifunc_abi::about::About;
-use ifunc_abi::image::{EntryFlags, Image, ImportKind, MAGIC};
+use ifunc_abi::image::{self, EntryFlags, Image, ImportKind};
+use ifunc_abi::machine::Machine;
 use ifunc_abi::signature::Signature;
+use ifunc_abi::slices;
 
 use super::completion::{FUNCTION, VARIABLE};
 use super::error::{Error, LibraryError};
+use super::slices::{Slice, Slices};
 use crate::fingerprint;
 use crate::keys::Signatures;
-use ifunc_exec::debug::{self, DebugObject, Functions};
-use ifunc_exec::{InstalledEntry, InstalledImage, library};
+use crate::travel::companions::Companions;
+use ifunc_exec::debug::{self, Functions};
+use ifunc_exec::library::{self, LibraryImage};
+use ifunc_exec::{InstalledEntry, InstalledImage};
+use ifunc_proto::caller::ImageBytes;
 
 /// Extension of a file of signatures.
 const SIGNATURES: &str = "sig";
@@ -28,40 +35,53 @@ pub struct Library {
     pub(super) name: String,
     /// The ifunc that the library was built for: another one, if the entry is used through its library.
     library_name: String,
-    pub(super) id: ImageId,
+    /// The images for the kinds of machines that it was built for.
+    slices: Slices,
+    /// The slice that was sent last.
+    sent: AtomicUsize,
     /// Index of the entry.
     entry: u8,
     /// Number of the image's entries.
     entries: u8,
-    pub(super) image: Vec<u8>,
-    /// The signature that is sent beside the image.
-    pub(super) signature: Option<Signature>,
-    /// The file of signatures beside the library, if it has none of this image.
+    /// The file of signatures beside the library, if it lacks one of an image.
     stale_signatures: Option<PathBuf>,
     about: Vec<u8>,
     flags: EntryFlags,
     /// Its code may send other invocations, or forward itself.
     pub(super) travels: bool,
     pub(super) payload_align: usize,
-    /// The installed entry that it was made of.
+    /// The installed entry that it was made of, and what accompanies it.
     installed: Option<Arc<InstalledEntry>>,
+    companions: Option<Arc<Companions>>,
     /// The functions of the library, if it was opened.
     pub(super) source_functions: Option<SourceFunctions>,
-    /// Symbols of the image, after the first request; `None` if they are unknown.
-    functions: OnceLock<Option<Functions>>,
 }
 
 impl ifunc_proto::caller::Image for Library {
     fn id(&self) -> &ImageId {
-        &self.id
+        self.slices.id()
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.image
+        &self.slices.get(0).image
     }
 
     fn signature(&self) -> Option<&Signature> {
-        self.signature.as_ref()
+        self.slices.get(0).signature.as_ref()
+    }
+
+    fn slice_for(&self, machine: Machine) -> Result<ImageBytes<'_>, String> {
+        let index = self.slices.for_machine(machine)?;
+        self.sent.store(index, Ordering::Relaxed);
+        Ok(self.slices.get(index).as_sent())
+    }
+
+    fn companions(&self, of: &ImageId) -> Vec<ImageBytes<'_>> {
+        if !self.travels {
+            return Vec::new();
+        }
+        let others = self.slices.all().iter().filter(|slice| slice.id != *of);
+        others.map(|slice| slice.as_sent()).collect()
     }
 
     fn entries(&self) -> u8 {
@@ -89,18 +109,30 @@ impl Library {
         if !path.is_file() {
             return Ok(self);
         }
-        match Signatures::read(&path)?.of(&self.id) {
-            Some(signature) => self.signature = Some(signature.raw()),
-            None => self.stale_signatures = Some(path),
+        let signatures = Signatures::read(&path)?;
+        self.sign(&signatures);
+        if !self.slices.all().iter().all(|slice| slice.signature.is_some()) {
+            self.stale_signatures = Some(path);
         }
         Ok(self)
+    }
+
+    /// Takes the signatures of its images that have none.
+    pub(super) fn sign(&mut self, signatures: &Signatures) {
+        self.slices
+            .sign(|id| signatures.of(id).map(|signature| signature.raw()));
+    }
+
+    /// The image that was sent last, or would be sent first.
+    pub(super) fn sent(&self) -> &Slice {
+        self.slices.get(self.sent.load(Ordering::Relaxed))
     }
 
     /// What to do if a target refuses the image for its signature; empty: the target has said all.
     pub(super) fn explain_signature(&self) -> String {
         match &self.stale_signatures {
-            Some(path) if self.signature.is_none() => format!(
-                "; `{}` has no signature of this image: it was built again since; help: `cargo ifunc sign` it again",
+            Some(path) => format!(
+                "; `{}` lacks a signature of an image of the library: it was built again since; help: `cargo ifunc sign` it again",
                 path.display()
             ),
             _ => String::new(),
@@ -115,18 +147,26 @@ impl Library {
             why,
         };
         let mut library_name = None;
-        let (image, about) = if bytes.starts_with(&MAGIC) {
-            (bytes.to_vec(), Vec::new())
+        let (slices, about) = if bytes.starts_with(&image::MAGIC) {
+            let machine = Image::parse(bytes).map(|image| image.machine());
+            let id = *blake3::hash(bytes).as_bytes();
+            let slice = Slice::new(machine.unwrap_or_default(), id, bytes.to_vec(), None);
+            (vec![Arc::new(slice)], Vec::new())
+        } else if bytes.starts_with(&slices::MAGIC) {
+            let native = library::native_slices(bytes).map_err(not)?;
+            (native.iter().map(own).collect(), Vec::new())
         } else {
             let images = library::images(bytes).map_err(not)?;
-            let has_entry =
-                |image: &[u8], name: &str| Image::parse(image).is_ok_and(|image| image.entry(name).is_some());
+            let has_entry = |found: &LibraryImage<'_>, name: &str| {
+                let mut parsed = found.slices.iter().map(|slice| Image::parse(slice.bytes));
+                parsed.any(|image| image.is_ok_and(|image| image.entry(name).is_some()))
+            };
             let found = match (name, &*images) {
                 (Some(name), images) => images
                     .iter()
                     .find(|found| found.name == name)
                     // Or another entry of an image.
-                    .or_else(|| images.iter().find(|found| has_entry(found.image, name)))
+                    .or_else(|| images.iter().find(|found| has_entry(found, name)))
                     .ok_or_else(|| format!("it holds no image of `{name}`")),
                 (None, [one]) => Ok(one),
                 (None, []) => Err("it holds no image".into()),
@@ -135,11 +175,29 @@ impl Library {
                     Err(format!("it holds several images: {}", names.join(", ")))
                 }
             };
-            let found = *found.map_err(not)?;
+            let found = found.map_err(not)?;
             library_name = Some(found.name.to_owned());
-            (found.image.to_vec(), found.about.to_vec())
+            (found.slices.iter().map(own).collect(), found.about.to_vec())
         };
-        let parsed = Image::parse(&image).map_err(|error| LibraryError::Image {
+        Self::of_slices(slices, about, library_name, name, path)
+    }
+
+    /// The entry of this name in images, as [`parse`](Self::parse) finds it.
+    fn of_slices(
+        slices: Vec<Arc<Slice>>,
+        about: Vec<u8>,
+        library_name: Option<String>,
+        name: Option<&str>,
+        path: &Path,
+    ) -> Result<Self, LibraryError> {
+        let not = |why: String| LibraryError::NotALibrary {
+            path: path.to_owned(),
+            why,
+        };
+        let slices = Slices::new(slices, path)?;
+        let images = slices.all().iter().map(|slice| Image::parse(&slice.image));
+        let travels = images.flatten().any(|image| image.travels());
+        let parsed = Image::parse(&slices.get(0).image).map_err(|error| LibraryError::Image {
             path: path.to_owned(),
             error,
         })?;
@@ -164,39 +222,60 @@ impl Library {
             path: path.to_owned(),
             library_name: library_name.unwrap_or_else(|| name.clone()),
             name,
-            id: *blake3::hash(&image).as_bytes(),
+            sent: AtomicUsize::new(0),
             entry: index as u8,
             entries: entries as u8,
             flags,
             payload_align,
-            travels: parsed.travels(),
+            travels,
             installed: None,
-            signature: None,
+            companions: None,
             stale_signatures: None,
             about,
-            image,
+            slices,
             source_functions: None,
-            functions: OnceLock::new(),
         })
     }
 
-    /// An entry of an image that this process runs, to be sent on: the image as it arrived.
-    pub(crate) fn of_installed(image: &Arc<InstalledImage>, index: usize) -> std::io::Result<Self> {
+    /// An entry of an image that this process runs, to be sent on: the image as it arrived, and its companions.
+    pub(crate) fn of_installed(
+        image: &Arc<InstalledImage>,
+        index: usize,
+        companions: Option<&Arc<Companions>>,
+    ) -> std::io::Result<Self> {
         let entry = InstalledEntry::all(image).nth(index);
         let entry = entry.ok_or(std::io::ErrorKind::NotFound)?;
         let bytes = image.original()?;
+        let parsed = Image::parse(&bytes).map_err(std::io::Error::other)?;
+        let machine = parsed.machine();
+        let own = Slice::new(machine, image.id, bytes.to_vec(), image.signature().copied());
+        let others = companions
+            .into_iter()
+            .flat_map(|companions| companions.iter().cloned());
+        let slices = std::iter::once(Arc::new(own)).chain(others);
         let path = Path::new("(installed)");
-        let library = Self::parse(&bytes, Some(&entry.name), path).map_err(std::io::Error::other)?;
+        let library = Self::of_slices(slices.collect(), Vec::new(), None, Some(&entry.name), path);
         Ok(Self {
-            signature: image.signature().copied(),
             installed: Some(entry),
-            ..library
+            companions: companions.cloned(),
+            ..library.map_err(std::io::Error::other)?
         })
     }
 
     /// Whether it is sent as an installed image is sent now: that may have got a signature.
-    pub(crate) fn has_signature_of(&self, image: &InstalledImage) -> bool {
-        self.signature.as_ref() == image.signature()
+    pub(crate) fn is_sent_as(&self, image: &InstalledImage, companions: Option<&Arc<Companions>>) -> bool {
+        let companions = companions.map_or(&[][..], |companions| companions);
+        let [own, others @ ..] = self.slices.all() else {
+            return false;
+        };
+        own.signature.as_ref() == image.signature()
+            && others.len() == companions.len()
+            && others.iter().zip(companions).all(|(one, other)| one.is_as(other))
+    }
+
+    /// What accompanies the installed image that it was made of.
+    pub(crate) fn companions_kept(&self) -> Option<Arc<Companions>> {
+        self.companions.clone()
     }
 
     /// The installed entry that it was made of.
@@ -207,7 +286,7 @@ impl Library {
     /// Whether it is this entry of an installed image.
     pub(crate) fn is_entry(&self, image: &Arc<InstalledImage>, index: usize) -> bool {
         self.installed.as_ref().is_some_and(|entry| {
-            let is_of_image = Arc::ptr_eq(entry.image(), image) || self.id == image.id;
+            let is_of_image = Arc::ptr_eq(entry.image(), image) || entry.image().id == image.id;
             let of_image = image.entries.get(index).filter(|_| is_of_image);
             of_image.is_some_and(|of_image| of_image.main == entry.main_offset())
         })
@@ -243,7 +322,7 @@ impl Library {
 
     /// Whether the image takes an import for a function or a variable, if it states that.
     pub(super) fn kind_of_import(&self, symbol: &str) -> Option<&'static str> {
-        let image = Image::parse(&self.image).ok()?;
+        let image = Image::parse(&self.sent().image).ok()?;
         let mut imports = image.imports();
         match imports.find(|import| import.symbol == symbol)?.kind() {
             ImportKind::Variable => Some(VARIABLE),
@@ -255,7 +334,7 @@ impl Library {
     /// Describes the function of the image that a backtrace led to. It reads the library again for its symbols, once:
     /// they are large and panics are rare, but an ifunc that panics every time must not cause a read every time.
     pub(super) fn describe(&self, calls: &[u32]) -> String {
-        let Ok(image) = Image::parse(&self.image) else {
+        let Ok(image) = Image::parse(&self.sent().image) else {
             return String::new();
         };
         debug::describe(&self.name, image.rx(), calls, self.functions())
@@ -263,23 +342,21 @@ impl Library {
 
     /// As [`describe`](Self::describe), of a fault.
     pub(super) fn describe_fault(&self, calls: &[u32], is_placed: bool) -> String {
-        let Ok(image) = Image::parse(&self.image) else {
+        let Ok(image) = Image::parse(&self.sent().image) else {
             return String::new();
         };
         debug::describe_fault(&self.name, image.rx(), calls, self.functions(), is_placed)
     }
 
-    /// The functions of the image, if its library has their names.
+    /// The functions of the image that was sent, if its library has their names.
     fn functions(&self) -> Option<&Functions> {
-        let read =
-            || DebugObject::read(&self.path, &self.library_name, &self.id).map(DebugObject::into_functions);
-        self.functions.get_or_init(read).as_ref()
+        self.sent().functions(&self.path, &self.library_name)
     }
 
     /// Compares the image's types with those that this program was compiled with.
     pub(super) fn check_types<F: Ifunc>(&self) -> Result<(), LibraryError> {
         // The constructor has parsed it.
-        let image = Image::parse(&self.image).ok();
+        let image = Image::parse(&self.sent().image).ok();
         let Some((_, entry)) = image.and_then(|image| image.entry(&self.name)) else {
             return Ok(());
         };
@@ -303,6 +380,11 @@ impl Library {
         }
         Ok(())
     }
+}
+
+/// A copy of a slice.
+fn own(slice: &slices::Slice<'_>) -> Arc<Slice> {
+    Arc::new(Slice::new(slice.machine, slice.id, slice.bytes.to_vec(), None))
 }
 
 /// The bytes of a file.

@@ -13,6 +13,7 @@ mod message;
 mod options;
 mod scope;
 pub(crate) mod shared;
+pub(crate) mod slices;
 mod stats;
 mod stream;
 

@@ -12,10 +12,12 @@ use ifunc_exec::runner::Tenant;
 use ifunc_exec::{Executor, InstalledImage};
 use ifunc_proto::host::Install;
 
+use super::companions;
 use super::served::{NOT_SHAREABLE, Served};
 use crate::keys::{self, Hex};
 use crate::observe::{About, IfuncKey, limited};
 use crate::policy::{Authority, Candidate, Charge};
+use crate::travel::companions::Companions;
 
 /// An image that was installed.
 pub(super) struct Accepted {
@@ -24,6 +26,8 @@ pub(super) struct Accepted {
     pub(super) charges: Arc<Charges>,
     /// The key that signed it, whether the policy knows it or not.
     pub(super) signed_by: Option<[u8; 32]>,
+    /// What accompanies it when it is sent on.
+    pub(super) companions: Option<Arc<Companions>>,
 }
 
 /// What a bound image counts of the quotas of its connection and of its authority, until its last entry is released.
@@ -35,10 +39,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     /// # Errors
     /// Why not.
     pub(super) fn accept(&mut self, install: &Install<'_>) -> Result<Accepted, Refusal> {
-        let (bytes, id) = (install.image, &install.id);
         let signature = Signature::parse(install.scheme, install.signature);
         let mut about = None;
-        let accepted = self.try_accept(id, bytes, signature.as_ref().map(Option::as_ref), &mut about);
+        let accepted = self.try_accept(install, signature.as_ref().map(Option::as_ref), &mut about);
         accepted.inspect_err(|refusal| {
             let (reason, detail) = (refusal.reason, &refusal.detail);
             let name = about.map(|about| about.name);
@@ -56,11 +59,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     /// `about` describes the image after its bytes matched its id.
     fn try_accept<'b>(
         &self,
-        id: &ImageId,
-        bytes: &'b [u8],
+        install: &Install<'b>,
         signature: Result<Option<&Signature>, &ifunc_abi::signature::UnknownSignature>,
         about: &mut Option<About<'b>>,
     ) -> Result<Accepted, Refusal> {
+        let (id, bytes) = (&install.id, install.image);
         let (host, state, len) = (self.host, &*self.state, bytes.len());
         if let Some(refusal) = &state.ending {
             return Err(refusal.clone());
@@ -72,12 +75,18 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             let detail = format!("an image of {len} bytes, the limit is {limit}");
             return Err(Refusal::new(Rejection::TooLarge, detail));
         }
+        let with_companions = len + install.companions.image_bytes();
+        if with_companions as u64 > limit {
+            let detail = format!("an image and its slices of {with_companions} bytes, the limit is {limit}");
+            return Err(Refusal::new(Rejection::TooLarge, detail));
+        }
         let valid = host.executor.validate(id, bytes)?;
         let image = valid.image();
         *about = describe(id, len, image).next();
         let signature =
             signature.map_err(|unknown| Refusal::new(Rejection::Signature, unknown.to_string()))?;
-        let authority = host.policy.rules().admit(Candidate {
+        let rules = host.policy.rules();
+        let authority = rules.admit(Candidate {
             source: &state.source,
             id,
             len,
@@ -86,12 +95,24 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         })?;
         self.check_types(id, len, image, about)?;
         *about = describe(id, len, image).next();
+        let companions = companions::keep(
+            install,
+            image,
+            &state.source,
+            &rules,
+            &authority,
+            &host.companions,
+        )?;
+        let beside = companions.as_ref().map_or(0, |companions| companions.bytes());
         let tenant = host.uses_runners.then(|| match authority.signer() {
             Some(key) => Tenant::Key(key.to_owned()),
             None => Tenant::Connection(state.source.connection),
         });
         let image = host.executor.install(&valid, tenant.as_ref())?;
-        let charges = [state.meter.charge(&image)?, authority.charge(&image)?];
+        let charges = [
+            state.meter.charge(&image, beside)?,
+            authority.charge(&image, beside)?,
+        ];
         // A node that sends the image on sends its signature, too.
         if let Some(signature) = signature
             && (authority.signer().is_some() || image.travels && keys::verify(id, signature).is_ok())
@@ -103,6 +124,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             authority,
             charges: Arc::new(charges),
             signed_by: signature.map(|signature| signature.key),
+            companions,
         })
     }
 

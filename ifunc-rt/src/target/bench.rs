@@ -126,6 +126,7 @@ impl Bench {
                 peers: super::Peers::default(),
                 membership: None,
                 travels,
+                companions: crate::travel::companions::CompanionMemory::new(1 << 20),
                 unfinished,
                 answers,
                 doorbell: std::sync::Arc::new(doorbell),

@@ -6,6 +6,7 @@ mod argument;
 #[cfg(test)]
 pub(crate) mod bench;
 mod builder;
+mod companions;
 mod duplex;
 mod escape;
 mod join;
@@ -55,6 +56,7 @@ use crate::source::connection::Service;
 use crate::transport::Listener;
 use crate::transport::address::Knows;
 use crate::travel::Travels;
+use crate::travel::companions::CompanionMemory;
 use crate::{Source, SourceError, SourceOptions};
 
 /// A target: listens, installs and runs.
@@ -115,6 +117,8 @@ struct Host {
     answers: Arc<LongAnswers>,
     /// Invocations that travel on.
     travels: Arc<Travels>,
+    /// Slices for other machines, to be sent on.
+    companions: Arc<CompanionMemory>,
     /// Wakes the threads that serve.
     doorbell: Arc<TargetDoorbell>,
     /// How long a thread that serves polls in vain before it sleeps.
@@ -181,6 +185,7 @@ impl Target {
         let doorbell =
             TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
         let travels = Travels::new(&builder.listen.hello, builder.outbox, Arc::clone(&doorbell.local));
+        let companions = CompanionMemory::new(options.code_bytes);
         let metrics = Metrics::new(
             address,
             timing,
@@ -217,6 +222,7 @@ impl Target {
                 unfinished,
                 answers,
                 travels,
+                companions,
                 doorbell: Arc::new(doorbell),
                 spin: builder.spin,
                 on_escape: builder.on_escape,

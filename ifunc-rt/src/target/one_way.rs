@@ -36,6 +36,7 @@ impl OneWay {
             limits: None,
             invokes: true,
             max_answer: link.hello.limits.max_answer,
+            machine: link.hello.machine(),
             node: None,
         };
         with_link!(link, link => protocol.connect(link, peer));

@@ -21,6 +21,7 @@ use super::Host;
 use super::accept::{Accepted, Charges};
 use super::answers::TakenBySource;
 use super::argument::Argument;
+use super::companions;
 use super::unfinished::Held;
 use super::visits::TakenVisit;
 use crate::observe::{
@@ -28,6 +29,7 @@ use crate::observe::{
 };
 use crate::policy::{Authority, Meter, SourceInfo};
 use crate::transport::{Link, Peer};
+use crate::travel::companions::Companions;
 
 /// Bytes of a copied payload that are kept for the next one, where each invocation has its payload copied.
 const KEPT: usize = 64 << 10;
@@ -138,7 +140,13 @@ impl State {
     }
 
     /// An entry that runs without a connection, and what counts its invocations.
-    pub(super) fn bind(&self, handle: u32, entry: &Arc<InstalledEntry>, argument: &Argument) -> Bound {
+    pub(super) fn bind(
+        &self,
+        handle: u32,
+        entry: &Arc<InstalledEntry>,
+        argument: &Argument,
+        companions: Option<Arc<Companions>>,
+    ) -> Bound {
         let about = About {
             key: IfuncKey {
                 id: entry.image().id,
@@ -149,7 +157,8 @@ impl State {
         };
         let metrics = self.metrics.bound(handle, about);
         let counters = Arc::clone(&metrics.counters);
-        let counted = Counted::new(Arc::clone(entry), counters, argument, false, None);
+        let counted =
+            Counted::new(Arc::clone(entry), counters, argument, false, None).accompanied_by(companions);
         Bound {
             counted,
             metrics,
@@ -183,7 +192,14 @@ impl State {
                 return Ok(());
             };
             let image = bound.counted.entry.image();
-            match rules.readmit(&self.source, authority, signed_by.as_ref(), image) {
+            let readmitted = rules.readmit(&self.source, authority, signed_by.as_ref(), image);
+            let readmitted = readmitted.and_then(|authority| {
+                let Some(kept) = &bound.counted.companions else {
+                    return Ok(authority);
+                };
+                companions::readmit(kept, &self.source, &rules, &authority).map(|()| authority)
+            });
+            match readmitted {
                 Ok(authority) => {
                     bound.counted.limit_by(&authority);
                     bound.by = Some((authority, *signed_by));
@@ -258,6 +274,8 @@ pub(super) struct Counted {
     misplaced: usize,
     /// Whose quotas each invocation counts against.
     limited: Option<Arc<Authority>>,
+    /// What accompanies the image when it is sent on.
+    companions: Option<Arc<Companions>>,
 }
 
 /// No target arguments have this key: each invocation looks at its quotas, and at what it is lent in a runner process. Others pay
@@ -286,7 +304,18 @@ impl Counted {
             suits: if is_unusual { LIMITED } else { argument.key },
             misplaced,
             limited: limited.cloned(),
+            companions: None,
         }
+    }
+
+    /// With what accompanies the image when it is sent on.
+    fn accompanied_by(self, companions: Option<Arc<Companions>>) -> Self {
+        Self { companions, ..self }
+    }
+
+    /// What accompanies the image when it is sent on.
+    pub(super) fn companions(&self) -> Option<Arc<Companions>> {
+        self.companions.clone()
     }
 
     /// Counts each invocation against the quotas of this authority from now on, if it limits them.
@@ -319,6 +348,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             authority,
             charges,
             signed_by,
+            companions,
         } = self.accept(&install)?;
         let (first, size) = (install.handle, install.image.len());
         self.state.metrics.installed();
@@ -333,7 +363,8 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             let metrics = self.state.metrics.bound(first + index as u32, about);
             let counters = Arc::clone(&metrics.counters);
             let copies_payloads = self.state.copies_payloads;
-            let counted = Counted::new(entry, counters, self.argument, copies_payloads, Some(&authority));
+            let counted = Counted::new(entry, counters, self.argument, copies_payloads, Some(&authority))
+                .accompanied_by(companions.clone());
             Bound {
                 counted,
                 metrics,

@@ -131,7 +131,9 @@ impl Tasks {
             return Some(bound.counted.clone());
         }
         self.handles += 1;
-        let bound = self.state.bind(self.handles, entry, argument);
+        let bound = self
+            .state
+            .bind(self.handles, entry, argument, library.companions_kept());
         let counted = bound.counted.clone();
         if self.bound.len() == KEPT {
             self.bound.remove(0);

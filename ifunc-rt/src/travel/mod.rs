@@ -11,6 +11,7 @@
 //! | to send what waits for a node | the thread that serves, as the node's window allows: `target/tasks.rs` |
 //! | to run what this node sent to itself | the thread that serves: `target/tasks.rs` |
 
+pub(crate) mod companions;
 pub(crate) mod services;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ use crate::driver::biased::BiasedMutex;
 use crate::observe::limited;
 use crate::os::EventFd;
 use crate::source::library::Library;
+
+use self::companions::Companions;
 
 /// Hops of an invocation unless its handle says otherwise.
 pub(crate) const HOP_LIMIT: u16 = 16_384;
@@ -110,10 +113,15 @@ struct Local {
 }
 
 impl Local {
-    /// What was sent for an entry of an image before, if that is kept.
-    fn library(&mut self, image: &Arc<InstalledImage>, entry: usize) -> Option<Arc<Library>> {
+    /// What was sent for an entry of an image with these companions before, if that is kept.
+    fn library(
+        &mut self,
+        image: &Arc<InstalledImage>,
+        entry: usize,
+        companions: Option<&Arc<Companions>>,
+    ) -> Option<Arc<Library>> {
         let is_current =
-            |library: &Arc<Library>| library.is_entry(image, entry) && library.has_signature_of(image);
+            |library: &Arc<Library>| library.is_entry(image, entry) && library.is_sent_as(image, companions);
         let at = self.images.iter().rposition(is_current)?;
         let last = self.images.len() - 1;
         if at < last {
@@ -400,20 +408,22 @@ impl Travels {
         })
     }
 
-    /// As [`add`](Self::add), with what is sent to another node for an entry of an image that runs here: the image as it arrived.
+    /// As [`add`](Self::add), with what is sent to another node for an entry of an image that runs here: the image as it arrived, with
+    /// its companions.
     fn add_image<R>(
         &self,
         from: &InstalledEntry,
         entry: usize,
+        companions: Option<&Arc<Companions>>,
         call: impl FnOnce(&mut ProtocolNode, Arc<Library>) -> R,
     ) -> std::io::Result<R> {
         let image = from.image();
         let mut local = self.node.lock();
-        let library = match local.library(image, entry) {
+        let library = match local.library(image, entry, companions) {
             Some(library) => library,
             None => {
                 drop(local);
-                let library = Arc::new(Library::of_installed(image, entry)?);
+                let library = Arc::new(Library::of_installed(image, entry, companions)?);
                 local = self.node.lock();
                 local.keep_library(&library);
                 library

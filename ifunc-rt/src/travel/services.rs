@@ -9,6 +9,7 @@ use ifunc_exec::InstalledEntry;
 use ifunc_exec::services::{Destination, Services};
 use ifunc_proto::buffer::AlignedBuffer;
 
+use super::companions::Companions;
 use super::{ProtocolNode, Travels, Visit};
 
 thread_local! {
@@ -26,6 +27,8 @@ struct Current {
     owner: *const Travels,
     /// `None`: it has ended.
     visit: Option<Visit>,
+    /// What accompanies the image that runs when it is sent on.
+    companions: Option<Arc<Companions>>,
     memory: Memory,
 }
 
@@ -53,22 +56,30 @@ impl Drop for Outer {
 }
 
 /// Runs an invocation, which may use the node meanwhile.
-pub(crate) fn during<R>(travels: &Arc<Travels>, visit: Visit, run: impl FnOnce() -> R) -> (Visit, R) {
+pub(crate) fn during<R>(
+    travels: &Arc<Travels>,
+    visit: Visit,
+    companions: Option<Arc<Companions>>,
+    run: impl FnOnce() -> R,
+) -> (Visit, R) {
     let mut current = SPARE.take().unwrap_or_else(|| {
         Box::new(Current {
             owner: std::ptr::null(),
             visit: None,
+            companions: None,
             memory: Memory::default(),
         })
     });
     current.owner = Arc::as_ptr(travels);
     current.visit = Some(visit);
+    current.companions = companions;
     let outer = Outer(CURRENT.replace(Some(current)));
     let result = run();
     let current = CURRENT.take();
     drop(outer);
     let ended = current.and_then(|mut current| {
         let visit = current.visit.take();
+        current.companions = None;
         let Memory { outgoing, shown } = &mut current.memory;
         *shown = None;
         if outgoing.len() > KEPT {
@@ -85,11 +96,19 @@ pub(crate) fn during<R>(travels: &Arc<Travels>, visit: Visit, run: impl FnOnce()
 
 impl Travels {
     /// Calls with the invocation of this node that runs on this thread.
-    fn current<R>(&self, call: impl FnOnce(&mut Visit, &mut Memory) -> R) -> Option<R> {
+    fn current<R>(
+        &self,
+        call: impl FnOnce(&mut Visit, &mut Memory, Option<&Arc<Companions>>) -> R,
+    ) -> Option<R> {
         CURRENT.with_borrow_mut(|current| {
-            let Current { owner, visit, memory } = &mut **current.as_mut()?;
+            let Current {
+                owner,
+                visit,
+                companions,
+                memory,
+            } = &mut **current.as_mut()?;
             let visit = visit.as_mut().filter(|_| std::ptr::eq(*owner, self))?;
-            Some(call(visit, memory))
+            Some(call(visit, memory, companions.as_ref()))
         })
     }
 
@@ -105,13 +124,13 @@ impl Travels {
             &[u8],
         ) -> Result<(), TravelError>,
     ) -> Result<(), TravelError> {
-        let posted = self.current(|visit, memory| {
+        let posted = self.current(|visit, memory, companions| {
             let payload = memory
                 .outgoing
                 .as_slice()
                 .get(..len)
                 .ok_or(TravelError::TooLarge)?;
-            let posted = self.add_image(to.from, to.entry, |node, library| {
+            let posted = self.add_image(to.from, to.entry, companions, |node, library| {
                 post(node, visit, to.node, library, payload)
             });
             posted.map_err(|error| {
@@ -131,7 +150,7 @@ fn answers_agree(from: &InstalledEntry, entry: usize) -> bool {
 
 impl Services for Travels {
     fn travel(&self) -> Option<*const Travel> {
-        self.current(|visit, memory| {
+        self.current(|visit, memory, _| {
             let shown = memory.shown.get_or_insert_with(|| {
                 let (node, peers) = self.with(|node| (node.number(), node.peers().collect::<Vec<u32>>()));
                 let travel = Travel {
@@ -151,7 +170,7 @@ impl Services for Travels {
     }
 
     fn outgoing(&self, size: usize) -> *mut u8 {
-        let outgoing = self.current(|_, memory| {
+        let outgoing = self.current(|_, memory, _| {
             memory.outgoing.try_resize(size)?;
             Some(memory.outgoing.as_mut_slice().as_mut_ptr())
         });
@@ -170,7 +189,7 @@ impl Services for Travels {
     }
 
     fn reply(&self, len: usize) -> Result<(), TravelError> {
-        let replied = self.current(|visit, memory| {
+        let replied = self.current(|visit, memory, _| {
             let answer = memory
                 .outgoing
                 .as_slice()
@@ -209,10 +228,10 @@ mod tests {
             };
             travels.arrive(Arrival::Node(1), &head).unwrap()
         };
-        let hops = || travels.current(|visit, _| visit.hops());
-        let (outer, ()) = during(&travels, visit(1), || {
+        let hops = || travels.current(|visit, _, _| visit.hops());
+        let (outer, ()) = during(&travels, visit(1), None, || {
             let panicked = catch_unwind(AssertUnwindSafe(|| {
-                during(&travels, visit(2), || {
+                during(&travels, visit(2), None, || {
                     assert_eq!(hops(), Some(2));
                     panic!("a hook");
                 })

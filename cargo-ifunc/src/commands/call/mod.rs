@@ -90,10 +90,12 @@ impl Callee {
             true => PathBuf::from(name),
             false => library(name).map_err(|error| failed(&error))?,
         };
-        let images = read_library(&path)?.images;
+        let mut images = read_library(&path)?.images;
+        // Slices have one name, and the same types.
+        images.dedup_by(|one, other| one.name == other.name);
         let [image]: [LibraryImage; 1] = images.try_into().map_err(|images: Vec<_>| {
             Failure::Message(format!(
-                "`{}` holds {} images, not one\nhelp: `call` takes a library of `cargo ifunc build`: target/ifunc/release/NAME.so",
+                "`{}` holds images of {} ifuncs, not of one\nhelp: `call` takes a library of `cargo ifunc build`: target/ifunc/release/NAME.so",
                 path.display(),
                 images.len()
             ))

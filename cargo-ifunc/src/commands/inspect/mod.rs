@@ -49,7 +49,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
             .collect();
         return show(args.json, &sizes, |size, out| size.print(out));
     }
-    let reports: Vec<Report> = parsed
+    let mut reports: Vec<Report> = parsed
         .iter()
         .zip(&images)
         .map(|((one, image), found)| Report {
@@ -57,6 +57,12 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
             ..Report::new(one, image)
         })
         .collect();
+    report::number_slices(&mut reports);
+    if !args.json && reports.iter().any(|report| report.slice.is_some()) {
+        let mut out = anstream::stdout().lock();
+        table::print_slices(&reports, &mut out)?;
+        writeln!(out)?;
+    }
     show(args.json, &reports, |report, out| table::print(report, out))
 }
 

@@ -5,6 +5,7 @@ use ifunc_abi::image::{
     ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags, ImportKind,
     Relocation,
 };
+use ifunc_abi::machine::Machine;
 use ifunc_build::LibraryImage;
 use serde::Serialize;
 
@@ -18,6 +19,9 @@ pub(super) struct Report {
     /// BLAKE3 of the image, in hexadecimal.
     pub(super) id: String,
     pub(super) abi: u16,
+    /// Which slice of its library it is; `None`: the only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) slice: Option<Slice>,
     pub(super) arch: String,
     /// CPU features that the code needs beyond the architecture's baseline.
     pub(super) cpu_features: Vec<String>,
@@ -40,6 +44,34 @@ pub(super) struct Report {
     /// Offset in the program that embeds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) offset: Option<usize>,
+    #[serde(skip)]
+    pub(super) machine: Machine,
+}
+
+/// A slice of a library.
+#[derive(Debug, Serialize)]
+pub(super) struct Slice {
+    /// Its index in the table.
+    pub(super) index: usize,
+    /// Number of slices.
+    pub(super) count: usize,
+    /// The machines that it is for.
+    pub(super) machine: String,
+}
+
+/// Numbers the images of one name: they are the slices of a library.
+pub(super) fn number_slices(reports: &mut [Report]) {
+    for slices in reports.chunk_by_mut(|one, other| one.name == other.name && one.offset.is_none()) {
+        let count = slices.len();
+        for (index, report) in slices.iter_mut().enumerate().filter(|_| count > 1) {
+            let machine = report.machine.to_string();
+            report.slice = Some(Slice {
+                index,
+                count,
+                machine,
+            });
+        }
+    }
 }
 
 /// An entry: an ifunc of the image.
@@ -118,6 +150,8 @@ impl Report {
             name: library.name.clone(),
             id: hex(&library.id()),
             abi: image.header().abi.get(),
+            slice: None,
+            machine: image.machine(),
             arch: arch(image.arch()),
             cpu_features: cpu_features(image.arch(), image.cpu_features()),
             flags: flags(image.flags()),

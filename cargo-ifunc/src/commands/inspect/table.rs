@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
+use ifunc_abi::Counted;
 
 use super::report::{EntryReport, RelocationReport, Report, Type};
 
@@ -14,6 +15,29 @@ const DIM: Style = Style::new().dimmed();
 const COLUMNS: usize = 12;
 /// Number of relocations listed; the rest is counted, and `--json` lists all.
 const LISTED: usize = 16;
+
+/// Prints the slices of libraries, a line for each.
+pub(super) fn print_slices(reports: &[Report], out: &mut dyn Write) -> io::Result<()> {
+    for Report {
+        name,
+        id,
+        image_bytes,
+        slice,
+        ..
+    } in reports
+    {
+        let Some(slice) = slice else { continue };
+        if slice.index == 0 {
+            writeln!(out, "{NAME}{name}{NAME:#}: {}", Counted(slice.count, "slice"))?;
+        }
+        field(
+            out,
+            &slice.machine,
+            format_args!("{image_bytes:>8} bytes  {DIM}{id}{DIM:#}"),
+        )?;
+    }
+    Ok(())
+}
 
 /// Prints a report.
 pub(super) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {

@@ -16,7 +16,7 @@ use ifunc_build::BuildOptions;
 use ifunc_rt::keys::SecretKey;
 use tempfile::TempDir;
 
-use crate::cli::{CargoArgs, RunArgs, Transport};
+use crate::cli::{CargoArgs, CpuLevel, RunArgs, Transport, levels};
 use crate::error::Failure;
 use crate::images;
 use crate::shell::Shell;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         )));
     }
     let profile = if args.release { "release" } else { &args.profile };
-    let libraries = libraries(&workspace, host, &programs, &cargo, shell)?;
+    let libraries = libraries(&workspace, host, &programs, &cargo, &args.cpu, shell)?;
     let platforms = Platforms::of(args);
     let binaries = Binaries {
         host,
@@ -112,8 +112,10 @@ fn libraries(
     host: &Package,
     programs: &Programs,
     cargo: &CargoArgs,
+    cpu: &[CpuLevel],
     shell: &mut Shell,
 ) -> Result<Option<PathBuf>, Failure> {
+    let (cpu, slices) = levels(cpu);
     let of_programs = programs
         .all()
         .filter_map(|bin| workspace.package_of_binary(host, bin));
@@ -134,6 +136,8 @@ fn libraries(
     }
     let options = BuildOptions {
         packages,
+        cpu,
+        slices,
         verbose: shell.is_verbose(),
         color: shell.color(),
         ..cargo.options()

@@ -1,6 +1,7 @@
 //! What a connection does with single frames and submissions: what it sends, and what its driver is told.
 
 use ifunc_abi::frame::{Header, INLINE, InstallHead, Kind, Limits};
+use ifunc_abi::machine::Machine;
 use ifunc_abi::status::Status;
 use zerocopy::IntoBytes as _;
 
@@ -42,6 +43,7 @@ fn peer(limits: Option<Limits>, invokes: bool) -> Peer {
         limits,
         invokes,
         max_answer: 300,
+        machine: Machine::default(),
         node: None,
     }
 }

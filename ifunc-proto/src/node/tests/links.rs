@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use ifunc_abi::frame::Limits;
+use ifunc_abi::machine::Machine;
 use ifunc_abi::travel::NOT_STREAMED;
 
 use super::super::outbox::Sent;
@@ -25,6 +26,7 @@ fn link<I: Image + Clone>(credits: usize) -> (Connection<I, u32, Infallible>, En
         max_answer: 500,
     };
     let peer = Peer {
+        machine: Machine::default(),
         limits: Some(limits),
         invokes: false,
         max_answer: 500,

@@ -1,7 +1,8 @@
 //! Each request of a peer: what the host is asked for, what is counted, and what is replied.
 
 use ifunc_abi::batch::RunHead;
-use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
+use ifunc_abi::frame::{CompanionHead, FrameFlags, Header, InstallHead, Kind, Limits};
+use ifunc_abi::machine::Machine;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_abi::travel::TravelHead;
 use zerocopy::IntoBytes as _;
@@ -13,6 +14,7 @@ use super::ServerConfig;
 use crate::closed::Closed;
 use crate::connection::{Config, Connection, Peer};
 use crate::host::Event;
+use crate::server::INSTALL_HEADS;
 use crate::testing::{Code, Ends, Recorder};
 
 type Served = Connection<Code, (), (u8, usize)>;
@@ -43,6 +45,7 @@ fn served_with(limits: Limits, node: Option<u32>, credits: usize) -> (Served, En
         server: Some(server),
     });
     let peer = Peer {
+        machine: Machine::default(),
         limits: None,
         invokes: true,
         max_answer: 1000,
@@ -469,7 +472,7 @@ fn bodies_in_fragments_are_processed_as_wholes() {
     assert_eq!(link.tx.take(), [completed(9, quota, b"too much")]);
     assert_eq!(served.unfinished(), None);
     // The limits of all kinds in one: what is longer is no body.
-    let most = [1000 + TravelHead::SIZE, 500 + InstallHead::SIZE + 1024]
+    let most = [1000 + TravelHead::SIZE, 500 + INSTALL_HEADS]
         .into_iter()
         .max()
         .unwrap();
@@ -485,7 +488,7 @@ fn a_body_in_fragments_is_as_long_as_the_longest_of_its_kind() {
     let node_frame = super::MAX_NODE_FRAME;
     let cases: [(u64, u64, u64, Option<u32>, usize); 4] = [
         (5000, 0, 0, None, 5000 + TravelHead::SIZE),
-        (0, 5000, 0, None, 5000 + InstallHead::SIZE + 1024),
+        (0, 5000, 0, None, 5000 + INSTALL_HEADS),
         (0, 0, 5000, None, 5000 + ifunc_abi::travel::ReplyHead::SIZE),
         (0, 0, 0, Some(3), node_frame),
     ];
@@ -548,4 +551,26 @@ fn a_malformed_request_ends_the_connection_and_says_why() {
             format!("the peer broke the protocol: {why}")
         );
     }
+}
+
+#[test]
+fn companions_reach_the_host_and_are_no_part_of_the_image() {
+    let (mut served, mut link, mut host) = served(None, 1000);
+    let companion = CompanionHead::new([b'z'; 32], 490, false);
+    let head = InstallHead::unsigned([b'a'; 32], 1).with_companions(1);
+    let body = [head.as_bytes(), companion.as_bytes(), &[b'z'; 490], b"aaa"].concat();
+    link.arrive(Header::new(Kind::Install, 2, 0), &body);
+    arrive_in_fragments(&mut link, 3, Header::new(Kind::Install, 3, 0), &body);
+    poll(&mut served, &mut link, &mut host);
+    let (log, _) = host.take_log();
+    let install =
+        |handle| format!("install a at {handle}, 1 entries, scheme 0, 0 bytes of a signature, 3 of an image");
+    let with = "with z, 490 bytes, scheme 0".to_owned();
+    assert_eq!(log, [install(2), with.clone(), install(3), with]);
+    // A companion that is longer than the body.
+    link.arrive(Header::new(Kind::Install, 4, 0), &body[..body.len() - 4]);
+    assert!(matches!(
+        end_of(&mut served, &mut link, &mut host),
+        Closed::Broke(_)
+    ));
 }

@@ -159,6 +159,7 @@ impl Connection {
             limits: Some(link.hello.limits),
             invokes: self.service.is_some() && link.hello.roles.contains(Roles::INVOKES),
             max_answer: link.hello.limits.max_answer,
+            machine: link.hello.machine(),
             node: self.own_node().and(link.hello.node),
         };
         with_link!(link, link => self.protocol.connect(link, peer));

@@ -1,0 +1,255 @@
+//! The slices of a library: which one a machine is sent, and what to build for a machine that runs none.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Image};
+use ifunc_abi::machine::Machine;
+use ifunc_abi::signature::Signature;
+use ifunc_abi::slices::{agree, best};
+use ifunc_exec::debug::{DebugObject, Functions};
+use ifunc_exec::library::machines;
+use ifunc_proto::caller::ImageBytes;
+
+use super::error::LibraryError;
+
+/// An image, and what it is for.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    /// The machines that it is for.
+    pub(crate) machine: Machine,
+    pub(crate) id: ImageId,
+    pub(crate) image: Vec<u8>,
+    /// The signature that is sent beside it.
+    pub(crate) signature: Option<Signature>,
+    /// Its symbols, after the first request; `None` if they are unknown.
+    functions: OnceLock<Option<Functions>>,
+}
+
+impl Slice {
+    /// An image that parses.
+    pub(crate) fn new(machine: Machine, id: ImageId, image: Vec<u8>, signature: Option<Signature>) -> Self {
+        Self {
+            machine,
+            id,
+            image,
+            signature,
+            functions: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn as_sent(&self) -> ImageBytes<'_> {
+        ImageBytes {
+            id: &self.id,
+            bytes: &self.image,
+            signature: self.signature.as_ref(),
+        }
+    }
+
+    /// Its functions, if the library has their names.
+    pub(super) fn functions(&self, path: &Path, library: &str) -> Option<&Functions> {
+        let read = || DebugObject::read(path, library, &self.id).map(DebugObject::into_functions);
+        self.functions.get_or_init(read).as_ref()
+    }
+
+    /// Whether it is the same image with the same signature.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.id == other.id && self.signature == other.signature
+    }
+}
+
+/// The slices of a library: at least one.
+#[derive(Debug)]
+pub(super) struct Slices {
+    all: Vec<Arc<Slice>>,
+    /// What identifies them together.
+    id: ImageId,
+}
+
+impl Slices {
+    /// Images of which one was parsed at least. Those after the first must agree with it.
+    ///
+    /// # Errors
+    /// One does not parse, or is no slice of the same library.
+    pub(super) fn new(all: Vec<Arc<Slice>>, path: &Path) -> Result<Self, LibraryError> {
+        let broken = |error| LibraryError::Image {
+            path: path.to_owned(),
+            error,
+        };
+        let images = all.iter().map(|slice| Image::parse(&slice.image));
+        let images: Vec<Image<'_>> = images.collect::<Result<_, _>>().map_err(broken)?;
+        for (slice, image) in all.iter().zip(&images) {
+            let why = match agree(&images[0], image) {
+                Err(difference) => difference.to_string(),
+                Ok(()) if image.machine() != slice.machine => {
+                    format!("its image is for {}", image.machine())
+                }
+                Ok(()) => continue,
+            };
+            return Err(LibraryError::Slices {
+                path: path.to_owned(),
+                slice: slice.machine.to_string(),
+                why,
+            });
+        }
+        let id = match &*all {
+            [one] => one.id,
+            several => {
+                let mut hasher = blake3::Hasher::new();
+                for slice in several {
+                    hasher.update(&slice.id);
+                }
+                *hasher.finalize().as_bytes()
+            }
+        };
+        Ok(Self { all, id })
+    }
+
+    /// What identifies them: the id of the only image, or a hash of all ids.
+    #[inline]
+    pub(super) fn id(&self) -> &ImageId {
+        &self.id
+    }
+
+    pub(super) fn all(&self) -> &[Arc<Slice>] {
+        &self.all
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Slice {
+        &self.all[index.min(self.all.len() - 1)]
+    }
+
+    /// Sets the signature of each slice that has none.
+    pub(super) fn sign(&mut self, signature_of: impl Fn(&ImageId) -> Option<Signature>) {
+        for slice in &mut self.all {
+            let Some(signature) = signature_of(&slice.id).filter(|_| slice.signature.is_none()) else {
+                continue;
+            };
+            *slice = Arc::new(Slice::new(
+                slice.machine,
+                slice.id,
+                slice.image.clone(),
+                Some(signature),
+            ));
+        }
+    }
+
+    /// The slice that a machine is sent. An image by itself is sent to every machine, which says better what it lacks.
+    ///
+    /// # Errors
+    /// It runs none of them: why, and what to build.
+    pub(super) fn for_machine(&self, peer: Machine) -> Result<usize, String> {
+        let needed = || self.all.iter().map(|slice| slice.machine);
+        match best(peer, needed()) {
+            Some(index) => Ok(index),
+            None if self.all.len() == 1 => Ok(0),
+            None => Err(format!(
+                "the peer is {peer}, and the library has slices for {}; help: `{}`",
+                machines(needed()),
+                build_command(needed().chain([peer]))
+            )),
+        }
+    }
+}
+
+/// The command that builds slices for these machines.
+fn build_command(machines: impl Iterator<Item = Machine>) -> String {
+    let machines: Vec<Machine> = machines.collect();
+    let archs: BTreeSet<u16> = machines.iter().map(|machine| machine.arch).collect();
+    let mut command = String::from("cargo ifunc build");
+    if archs.iter().any(|&arch| arch != ifunc_exec::ARCH) {
+        for arch in archs {
+            let target = match arch {
+                ARCH_X86_64 => "x86_64-unknown-linux-gnu",
+                ARCH_AARCH64 => "aarch64-unknown-linux-gnu",
+                _ => continue,
+            };
+            command.push_str(&format!(" --target {target}"));
+        }
+    }
+    let levels = machines.iter().filter_map(|machine| {
+        // A level has all bits of those below it.
+        let bits = machine.cpu_features.trailing_ones();
+        let level = Machine {
+            cpu_features: (1 << bits.min(3)) - 1,
+            ..*machine
+        };
+        level.level()
+    });
+    let levels: BTreeSet<&str> = levels.collect();
+    for level in levels {
+        command.push_str(&format!(" --cpu {level}"));
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ifunc_abi::image::{EntryPart, ImageParts};
+
+    fn slice(arch: u16, cpu_features: u64, name: &str) -> Arc<Slice> {
+        let image = ImageParts {
+            entries: vec![EntryPart::new(name)],
+            arch,
+            cpu_features,
+            rx: vec![0xc3; 40],
+            ..ImageParts::default()
+        };
+        let image = image.encode().unwrap();
+        let id = *blake3::hash(&image).as_bytes();
+        let machine = Machine { arch, cpu_features };
+        Arc::new(Slice::new(machine, id, image, None))
+    }
+
+    fn x86_64(features: u64) -> Arc<Slice> {
+        slice(ARCH_X86_64, features, "add")
+    }
+
+    fn slices(all: Vec<Arc<Slice>>) -> Result<Slices, LibraryError> {
+        Slices::new(all, Path::new("add.so"))
+    }
+
+    #[test]
+    fn a_machine_without_a_slice_is_told_what_to_build() {
+        let both = slices(vec![x86_64(3), slice(ARCH_AARCH64, 0, "add")]).unwrap();
+        let machine = |arch, cpu_features| Machine { arch, cpu_features };
+        assert_eq!(both.for_machine(machine(ARCH_X86_64, 7)), Ok(0));
+        assert_eq!(both.for_machine(machine(ARCH_AARCH64, 0)), Ok(1));
+        let why = both.for_machine(machine(ARCH_X86_64, 1)).unwrap_err();
+        let expected = "the peer is x86-64-v2, and the library has slices for x86-64-v3, AArch64; help: `cargo ifunc build --target \
+                        x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu --cpu x86-64-v2 --cpu x86-64-v3`";
+        assert_eq!(why, expected);
+        let levels = slices(vec![x86_64(1), x86_64(3)]).unwrap();
+        let why = levels.for_machine(machine(ARCH_X86_64, 0)).unwrap_err();
+        assert!(
+            why.ends_with("`cargo ifunc build --cpu x86-64-v1 --cpu x86-64-v2 --cpu x86-64-v3`"),
+            "{why}"
+        );
+        // The peer says better what it lacks.
+        let one = slices(vec![x86_64(3)]).unwrap();
+        assert_eq!(one.for_machine(machine(ARCH_X86_64, 0)), Ok(0));
+    }
+
+    #[test]
+    fn slices_of_one_library_agree() {
+        let one = slices(vec![x86_64(0)]).unwrap();
+        let two = slices(vec![x86_64(0), x86_64(1)]).unwrap();
+        assert_eq!(*one.id(), one.all()[0].id);
+        assert!(two.id() != one.id() && *two.id() != two.all()[1].id);
+        let error = slices(vec![x86_64(0), slice(ARCH_X86_64, 3, "sub")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(
+                "the slice for x86-64-v3 in `add.so` is not one of the same ifuncs: its entries are other"
+            ),
+            "{error}"
+        );
+        let lies = Slice::new(Machine::default(), [0; 32], x86_64(0).image.clone(), None);
+        let error = slices(vec![Arc::new(lies)]).unwrap_err().to_string();
+        assert!(error.contains("its image is for x86-64-v1"), "{error}");
+    }
+}
