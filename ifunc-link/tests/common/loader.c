@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
   if (!strcmp(argv[2], "image")) {
     function = load(argv[4], strtoull(argv[3], 0, 10));
   } else {
-    void *library = dlopen(argv[3], RTLD_NOW);
+    void *library = dlopen(argv[3], RTLD_LAZY);
     if (!library) fail("cannot open", dlerror());
     function = (main_function)dlsym(library, argv[4]);
     if (!function) fail("no symbol", argv[4]);

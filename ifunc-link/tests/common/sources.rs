@@ -36,7 +36,7 @@ pub enum Machine {
 
 impl Machine {
     /// Its name in directives.
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86-64",
             Self::AArch64 => "aarch64",
@@ -51,6 +51,9 @@ impl Machine {
         }
     }
 }
+
+/// What its compilers do on their own that an image cannot have. GCC calls functions of its library for atomic operations.
+const OF_AARCH64: [&str; 1] = ["-mno-outline-atomics"];
 
 /// A C compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +184,10 @@ impl Compiler {
             .current_dir(package())
             .arg("-c")
             .args(ALWAYS)
+            .args(match self.machine {
+                Machine::X86_64 => &[][..],
+                Machine::AArch64 => &OF_AARCH64,
+            })
             .args(flags)
             .arg("-o")
             .arg(out)
@@ -234,7 +241,9 @@ impl Source {
             let value = value.trim();
             let bad = match name {
                 "Compilers" => value.is_empty() || !value.split(' ').all(|one| NAMES.contains(&one)),
-                "Machines" => !["x86-64", "aarch64"].contains(&value),
+                "Machines" | "SetsFloatControl" => {
+                    value.is_empty() || !value.split(' ').all(|one| ["x86-64", "aarch64"].contains(&one))
+                }
                 "Libgcc" | "ExpectSlot" | "ExpectRw" | "ExpectImportRelocations" => {
                     !matches!(value, "yes" | "no")
                 }
