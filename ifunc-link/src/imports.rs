@@ -49,13 +49,10 @@ fn is_branch(site: &Site<'_, '_>) -> bool {
         .object
         .arch
         .classify(site.relocation.kind, at, site.relocation.addend);
-    let place = classified
+    classified
         .ok()
         .flatten()
-        .map_or("", |classified| classified.place);
-    ["call", "jmp", "jcc"]
-        .iter()
-        .any(|branch| place.starts_with(branch))
+        .is_some_and(|classified| classified.is_branch)
 }
 
 impl<'w, 'a> Collector<'w, 'a> {
