@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::image::Image;
@@ -12,7 +13,9 @@ use ifunc_abi::status::Rejection;
 use ifunc_exec::InstalledImage;
 
 use super::verified::Verified;
-use super::{Authority, Check, ImageInfo, Policy, PolicyError, Quotas, SourceInfo, TrustedKey};
+use super::{
+    Allowance, Authority, Check, ImageInfo, Policy, PolicyError, Quotas, SourceInfo, TrustedKey, Verdict,
+};
 use crate::keys::Hex;
 
 /// The policy of a target that serves, and what it has counted and verified.
@@ -114,18 +117,19 @@ impl Rules {
         Ok(authority)
     }
 
-    /// By whose authority an image may be installed.
+    /// By whose authority an image may be installed, and whose allowance it uses beside that.
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn admit(&self, candidate: Candidate<'_>) -> Result<Arc<Authority>, Refusal> {
+    pub(crate) fn admit(
+        &self,
+        candidate: Candidate<'_>,
+    ) -> Result<(Arc<Authority>, Option<Allowance>), Refusal> {
         let authority = self.authority(&candidate)?;
         authority.admits(candidate.image, candidate.len)?;
         let Some(check) = &self.check else {
-            return Ok(authority);
+            return Ok((authority, None));
         };
-        // The host's function is called by one thread at a time. After a panic it may be called again.
-        let check = check.lock().unwrap_or_else(PoisonError::into_inner);
         let Candidate {
             source,
             id,
@@ -134,25 +138,29 @@ impl Rules {
             ..
         } = candidate;
         let signer = authority.signer();
-        let is_accepted = |name| {
-            check(
-                source,
-                &ImageInfo {
-                    name,
-                    id,
-                    len,
-                    signer,
-                },
-            )
-        };
-        if image.entries().all(|entry| is_accepted(entry.name)) {
-            drop(check);
-            return Ok(authority);
+        let imports: Vec<&str> = image.imports().map(|import| import.symbol).collect();
+        // The host's function is called by one thread at a time. After a panic it may be called again.
+        let check = check.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowance = None;
+        for entry in image.entries() {
+            let about = ImageInfo {
+                name: entry.name,
+                id,
+                len,
+                signer,
+                imports: &imports,
+            };
+            let Verdict(verdict) = check(source, &about);
+            allowance = verdict.map_err(|why| {
+                let why = why.unwrap_or_else(|| "the target's own check refused it".to_owned());
+                Refusal::new(Rejection::Policy, why)
+            })?;
         }
-        Err(Refusal::new(
-            Rejection::Policy,
-            "the target's own check refused it",
-        ))
+        drop(check);
+        if let Some(allowance) = &allowance {
+            allowance.meter().attempt(len, Instant::now())?;
+        }
+        Ok((authority, allowance))
     }
 
     fn authority(&self, candidate: &Candidate<'_>) -> Result<Arc<Authority>, Refusal> {

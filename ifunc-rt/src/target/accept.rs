@@ -15,19 +15,20 @@ use ifunc_proto::host::Install;
 use super::served::{NOT_SHAREABLE, Served};
 use crate::keys::{self, Hex};
 use crate::observe::{About, IfuncKey, limited};
-use crate::policy::{Authority, Candidate, Charge};
+use crate::policy::{Allowance, Authority, Candidate, Charge};
 
 /// An image that was installed.
 pub(super) struct Accepted {
     pub(super) image: Arc<InstalledImage>,
     pub(super) authority: Arc<Authority>,
+    pub(super) allowance: Option<Allowance>,
     pub(super) charges: Arc<Charges>,
     /// The key that signed it, whether the policy knows it or not.
     pub(super) signed_by: Option<[u8; 32]>,
 }
 
-/// What a bound image counts of the quotas of its connection and of its authority, until its last entry is released.
-pub(super) type Charges = [Option<Charge>; 2];
+/// What a bound image counts of the quotas of its connection, of its authority and of its allowance, until its last entry is released.
+pub(super) type Charges = [Option<Charge>; 3];
 
 impl<const TAKES: bool> Served<'_, '_, TAKES> {
     /// Installs an image, or logs why not.
@@ -77,7 +78,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         *about = describe(id, len, image).next();
         let signature =
             signature.map_err(|unknown| Refusal::new(Rejection::Signature, unknown.to_string()))?;
-        let authority = host.policy.rules().admit(Candidate {
+        let (authority, allowance) = host.policy.rules().admit(Candidate {
             source: &state.source,
             id,
             len,
@@ -91,7 +92,14 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             None => Tenant::Connection(state.source.connection),
         });
         let image = host.executor.install(&valid, tenant.as_ref())?;
-        let charges = [state.meter.charge(&image)?, authority.charge(&image)?];
+        let of_allowance = allowance
+            .as_ref()
+            .map(|allowance| allowance.meter().charge(&image));
+        let charges = [
+            state.meter.charge(&image)?,
+            authority.charge(&image)?,
+            of_allowance.transpose()?.flatten(),
+        ];
         // A node that sends the image on sends its signature, too.
         if let Some(signature) = signature
             && (authority.signer().is_some() || image.travels && keys::verify(id, signature).is_ok())
@@ -101,6 +109,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         Ok(Accepted {
             image,
             authority,
+            allowance,
             charges: Arc::new(charges),
             signed_by: signature.map(|signature| signature.key),
         })
