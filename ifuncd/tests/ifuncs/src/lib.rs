@@ -1,0 +1,3 @@
+//! The ifuncs that the tests of ifuncd send.
+
+#![no_std]
