@@ -38,6 +38,12 @@ impl Allowance {
         self.0.quotas()
     }
 
+    /// The invocations that run now.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+
     pub(crate) fn meter(&self) -> &Arc<Meter> {
         &self.0
     }

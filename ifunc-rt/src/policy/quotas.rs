@@ -329,6 +329,11 @@ impl Meter {
         Err(self.exceeded("in_flight", what))
     }
 
+    /// Invocations that have begun and not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        self.used().in_flight
+    }
+
     /// An invocation has ended.
     pub(crate) fn end(&self) {
         self.used().in_flight -= 1;
