@@ -372,6 +372,20 @@ pub(crate) fn gate_that_holds<'a>() -> Option<(&'a Gate, u64)> {
     Some((gate, gate.passages.count()))
 }
 
+/// The number of the connection whose invocation waits for the function of the host that runs on this thread: the
+/// [`Context::sender`](ifunc_abi::context::Context::sender) of the invocation. `None`: no invocation called it.
+///
+/// Code that runs in the target's process can write what this reads, as it can write everything in that process; code in a
+/// [runner process](crate::runner) cannot.
+#[must_use]
+pub fn invoking_connection() -> Option<u64> {
+    let (gate, _) = gate_that_holds()?;
+    // SAFETY: the invocation has not ended, and its context is a local of what runs it. The invocation may write to it, on this thread,
+    // which is here.
+    let context = unsafe { gate.context.get().read().as_ref() };
+    context.map(|context| context.sender)
+}
+
 /// The services for the invocation that called the current import.
 pub(crate) fn services<'a>() -> Option<&'a Arc<dyn Services>> {
     caller()?.services.as_ref()

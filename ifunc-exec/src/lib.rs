@@ -57,6 +57,7 @@ pub use contain::ContainOptions;
 pub use debug::DebugInfo;
 pub use executor::{Batch, BatchAnswers, BatchEnd, Executor, Invocation, Observer};
 pub use exports::{ExportError, ExportInfo, Exports, Update};
+pub use gate::invoking_connection;
 pub use image::{
     EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,
     ValidImage,

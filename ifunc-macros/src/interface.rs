@@ -1,11 +1,13 @@
 //! `#[ifunc::interface]`: a trait that a host type exports and ifuncs take as their target.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::parse::Parser;
-use syn::{Attribute, FnArg, ItemTrait, LitStr, ReceiverKind, Signature, TraitItem, TraitItemFn};
+use syn::{
+    Attribute, FnArg, ItemTrait, LitStr, ReceiverKind, Signature, TraitItem, TraitItemFn, TypeParamBound,
+};
 
-use crate::errors::{Errors, report};
+use crate::errors::{Errors, report, span_of};
 use crate::host_fn::{self, HostFn, record};
 use crate::import::name_params;
 use crate::signature;
@@ -58,11 +60,13 @@ impl Model {
             errors.at(clause, "an interface has no `where` clause", "remove it");
         }
         for bound in &item.supertraits {
-            errors.at(
-                bound,
-                "an interface has no supertraits: its methods are the trait's own",
-                "repeat the methods here; `Send` and `Sync` are checked where the host serves on several threads",
-            );
+            if !names_interface(bound) {
+                errors.at(
+                    bound,
+                    "the supertraits of an interface are interfaces: an ifunc knows nothing else of the host's value",
+                    "name traits with `#[ifunc::interface]`; `Send` and `Sync` are checked where the host serves on several threads",
+                );
+            }
         }
         let mut methods = Vec::new();
         for inner in &item.items {
@@ -77,7 +81,7 @@ impl Model {
                 other => errors.at(other, METHODS, "write the methods out"),
             }
         }
-        if methods.is_empty() && item.items.is_empty() {
+        if methods.is_empty() && item.items.is_empty() && item.supertraits.is_empty() {
             errors.at(&item.ident, "the interface has no methods", METHODS);
         }
         errors.or(Self { item, name, methods })
@@ -92,6 +96,9 @@ impl Model {
             .filter(|attr| attr.path().is_ident("cfg"))
             .collect();
         let text = format!("interface {name}");
+        let supertraits = item.supertraits.iter().map(|bound| {
+            quote_spanned!(span_of(bound)=> const _: () = ::ifunc::__private::is_interface::<dyn #bound>();)
+        });
         let checks = methods.iter().map(|method| {
             let (cfgs, checks) = (&method.cfgs, method.host_fn.checks());
             quote!(#(#cfgs)* const _: () = { #checks };)
@@ -120,6 +127,7 @@ impl Model {
                     const TEXT: ::ifunc::abi::text::Text = ::ifunc::abi::text::Text::new().str(#text);
                 }
 
+                #(#supertraits)*
                 #(#checks)*
                 #(#texts)*
 
@@ -142,7 +150,11 @@ impl Model {
                         _foreign: ::ifunc::Foreign,
                     }
 
-                    impl #ident for __IfuncGuest {
+                    impl ::ifunc::__private::GuestValue for __IfuncGuest {}
+
+                    // The value of every interface that has this one as a supertrait: each method is an import, whose first argument
+                    // is the host's value. The target refuses an image with methods of another type than it serves.
+                    impl<__IfuncValue: ::ifunc::__private::GuestValue> #ident for __IfuncValue {
                         #(#stubs)*
                     }
 
@@ -153,6 +165,18 @@ impl Model {
             };
         }
     }
+}
+
+/// Whether a bound of the trait may be an interface.
+fn names_interface(bound: &TypeParamBound) -> bool {
+    let TypeParamBound::Trait(bound) = bound else {
+        return false;
+    };
+    let is_marker = ["Send", "Sync", "Sized", "Unpin"].iter().any(|marker| {
+        let last = bound.path.segments.last();
+        last.is_some_and(|last| last.ident == marker)
+    });
+    !is_marker
 }
 
 /// Names of the constant and the `static` with a method's signature.

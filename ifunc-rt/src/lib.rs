@@ -73,11 +73,12 @@ use ifunc_exec::fingerprint;
 pub use ifunc_exec::runner::{RunnerOptions, run_if_started_by_target, try_runner};
 pub use ifunc_exec::{
     DebugInfo, DuplicateExport, ExportError, ExportInfo, Exports, InvalidSoname, NamedSet, Symbol, Update,
+    invoking_connection,
 };
 pub use observe::StatsHandle;
 pub use policy::{
-    AddressRange, Grant, ImageInfo, InvalidRange, Policy, PolicyError, PolicyFileError, PolicyHandle, Quotas,
-    SourceInfo, Unsigned,
+    AddressRange, Allowance, Grant, ImageInfo, InvalidRange, Policy, PolicyError, PolicyFileError,
+    PolicyHandle, Quotas, SourceInfo, Unsigned, Verdict,
 };
 pub use serve::doorbell::StopHandle;
 #[doc(hidden)]

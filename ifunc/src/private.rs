@@ -275,6 +275,13 @@ pub trait Guest {
     type Guest;
 }
 
+/// The type behind an interface in an image. It has no contents.
+#[cfg(ifunc_image)]
+pub trait GuestValue {}
+
+/// Compiles if `I` is an interface.
+pub const fn is_interface<I: crate::TargetArgs + ?Sized>() {}
+
 /// The address of a host function or variable of this process, for unit tests of ifuncs.
 ///
 /// # Panics

@@ -7,7 +7,7 @@ use ifunc_abi::image::Image;
 use ifunc_abi::refusal::Refusal;
 use ifunc_exec::InstalledImage;
 
-use super::{Charge, Grant, Meter};
+use super::{Allowance, Charge, Grant, Meter};
 
 /// By whose authority code runs, what that grants, and what it uses of that.
 #[derive(Debug)]
@@ -74,24 +74,66 @@ impl Authority {
         self.meter.charge(image, beside)
     }
 
-    /// Whether each invocation has to [begin](Self::begin).
-    pub(crate) fn limits_invocations(&self) -> bool {
+    /// Whether each invocation has to be counted or measured.
+    fn limits_invocations(&self) -> bool {
         self.grant.quotas.limits_invocations()
+    }
+}
+
+/// Whose quotas the invocations of an image count against: those of the authority by which it runs, if they limit invocations, and
+/// those of an allowance.
+#[derive(Debug)]
+pub(crate) struct Limited {
+    authority: Option<Arc<Authority>>,
+    allowance: Option<Allowance>,
+}
+
+impl Limited {
+    /// `None`: nothing limits them.
+    pub(crate) fn new(
+        authority: Option<&Arc<Authority>>,
+        allowance: Option<&Allowance>,
+    ) -> Option<Arc<Self>> {
+        let authority = authority.filter(|authority| authority.limits_invocations());
+        let limited = Self {
+            authority: authority.cloned(),
+            allowance: allowance.cloned(),
+        };
+        (limited.authority.is_some() || limited.allowance.is_some()).then(|| Arc::new(limited))
+    }
+
+    pub(crate) fn allowance(&self) -> Option<&Allowance> {
+        self.allowance.as_ref()
+    }
+
+    /// The name of the key that signed, for logs.
+    pub(crate) fn signer(&self) -> Option<&str> {
+        self.authority.as_ref()?.signer()
+    }
+
+    fn meters(&self) -> impl Iterator<Item = &Arc<Meter>> {
+        let of_authority = self.authority.iter().map(|authority| &authority.meter);
+        of_authority.chain(self.allowance.iter().map(Allowance::meter))
     }
 
     /// Begins an invocation with a payload of `payload` bytes.
     ///
     /// # Errors
     /// A quota is used up.
-    pub(crate) fn begin(self: &Arc<Self>, payload: usize) -> Result<Running, Refusal> {
-        self.meter.admits_payload(payload)?;
-        self.meter.begin()?;
-        Ok(Running(Arc::clone(&self.meter)))
+    pub(crate) fn begin(&self, payload: usize) -> Result<[Option<Running>; 2], Refusal> {
+        let mut begun = [None, None];
+        for (meter, begun) in self.meters().zip(&mut begun) {
+            meter.admits_payload(payload)?;
+            meter.begin()?;
+            *begun = Some(Running(Arc::clone(meter)));
+        }
+        Ok(begun)
     }
 
     /// Why an invocation with an answer of `len` bytes fails.
     pub(crate) fn exceeded_by_answer(&self, len: usize) -> String {
-        let (whose, max) = (&self.whose, self.max_answer());
+        let least = self.meters().min_by_key(|meter| meter.quotas().answer_bytes);
+        let (whose, max) = (least.map_or("", |meter| meter.whose()), self.max_answer());
         format!(
             "{whose} may answer {max} bytes, and this answer has {len}; help: `answer_bytes` of the quotas in the target's policy"
         )
@@ -99,7 +141,8 @@ impl Authority {
 
     /// Length of the longest answer.
     pub(crate) fn max_answer(&self) -> usize {
-        self.grant.quotas.answer_bytes
+        let answers = self.meters().map(|meter| meter.quotas().answer_bytes);
+        answers.min().unwrap_or(usize::MAX)
     }
 }
 

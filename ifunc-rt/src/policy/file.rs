@@ -317,6 +317,7 @@ struct QuotasTable {
     answer_bytes: Option<usize>,
     in_flight: Option<usize>,
     installs_per_second: Option<u32>,
+    invocations_per_second: Option<u32>,
 }
 
 #[derive(Default, Deserialize)]
@@ -379,6 +380,9 @@ impl QuotasTable {
             answer_bytes: self.answer_bytes.unwrap_or(others.answer_bytes),
             in_flight: self.in_flight.unwrap_or(others.in_flight),
             installs_per_second: self.installs_per_second.unwrap_or(others.installs_per_second),
+            invocations_per_second: self
+                .invocations_per_second
+                .unwrap_or(others.invocations_per_second),
         }
     }
 }
@@ -405,7 +409,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// What to write, by the key of a line.
-const EXAMPLES: [(&str, &str); 31] = [
+const EXAMPLES: [(&str, &str); 32] = [
     (
         "revoked",
         "`revoked = [\"KEY\"]`, each the 64 hexadecimal digits of a file that `cargo ifunc keygen` wrote",
@@ -423,6 +427,7 @@ const EXAMPLES: [(&str, &str); 31] = [
     ("answer-bytes", "`answer-bytes = 65_536`, a number of bytes"),
     ("in-flight", "`in-flight = 1000`"),
     ("installs-per-second", "`installs-per-second = 20`"),
+    ("invocations-per-second", "`invocations-per-second = 1000`"),
     (
         "level",
         "`level = \"contained\"`, `level = \"panics\"` or `level = \"process\"`",

@@ -1,5 +1,6 @@
 //! What a target admits: which peers connect, whose code runs, what that code may import and use, and what a fault does.
 
+mod allowance;
 mod authority;
 #[cfg(feature = "tls")]
 mod certificates;
@@ -9,6 +10,7 @@ mod grant;
 mod live;
 mod quotas;
 mod rules;
+mod verdict;
 mod verified;
 
 use std::collections::BTreeSet;
@@ -16,7 +18,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub(crate) use authority::Authority;
+pub use allowance::Allowance;
+pub(crate) use authority::{Authority, Limited};
 pub(crate) use connect::Connect;
 pub use connect::{AddressRange, InvalidRange};
 pub use file::PolicyFileError;
@@ -26,6 +29,7 @@ pub(crate) use live::{LivePolicy, SharedConnect};
 pub use quotas::Quotas;
 pub(crate) use quotas::{Charge, Meter};
 pub(crate) use rules::{Candidate, Rules};
+pub use verdict::Verdict;
 
 use crate::RunnerOptions;
 use crate::keys::PublicKey;
@@ -81,10 +85,12 @@ pub struct ImageInfo<'a> {
     pub len: usize,
     /// The name that the [policy](Policy::accept_key) gives the key that signed it. `None`: it was accepted as unsigned code.
     pub signer: Option<&'a str>,
+    /// What it imports: names of functions and variables of the target, and of the runtime (those begin with `__ifunc_`).
+    pub imports: &'a [&'a str],
 }
 
 /// A function of the host's that refuses images. One thread at a time calls it.
-pub(crate) type Check = Arc<Mutex<Box<dyn Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send>>>;
+pub(crate) type Check = Arc<Mutex<Box<dyn Fn(&SourceInfo, &ImageInfo<'_>) -> Verdict + Send>>>;
 
 /// Sources whose code a target may run without a signature: see [`Policy::accept_unsigned`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,10 +339,15 @@ impl Policy {
         self
     }
 
-    /// Refuses images for which `check` returns `false`. The target calls it at every install of an image that the rest of the
+    /// Refuses images for which `check` returns `false`, or a [`Verdict`] that refuses them with a reason; a verdict may also state an
+    /// [`Allowance`], which the image then uses. The target calls it at every install of an image that the rest of the
     /// policy accepts. If the image comes over a link that carries invocations both ways, the link is locked meanwhile: `check`
     /// must not use a source that sends over it.
-    pub fn accept_if(mut self, check: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static) -> Self {
+    pub fn accept_if<V: Into<Verdict>>(
+        mut self,
+        check: impl Fn(&SourceInfo, &ImageInfo<'_>) -> V + Send + 'static,
+    ) -> Self {
+        let check = move |source: &SourceInfo, image: &ImageInfo<'_>| check(source, image).into();
         self.check = Some(Arc::new(Mutex::new(Box::new(check))));
         self
     }

@@ -42,6 +42,9 @@ pub struct Quotas {
     pub in_flight: usize,
     /// Images that may be installed per second; as many may come at once after a second without any. Default: no limit.
     pub installs_per_second: u32,
+    /// In a grant or an [`Allowance`](crate::Allowance): invocations that may begin per second; as many may begin at once after a second
+    /// without any. Default: no limit. Nothing counts those of a connection.
+    pub invocations_per_second: u32,
 }
 
 macro_rules! setters {
@@ -78,6 +81,7 @@ impl Quotas {
         answer_bytes: usize::MAX,
         in_flight: usize::MAX,
         installs_per_second: u32::MAX,
+        invocations_per_second: u32::MAX,
     };
 
     setters!(
@@ -88,6 +92,7 @@ impl Quotas {
         answer_bytes: usize,
         in_flight: usize,
         installs_per_second: u32,
+        invocations_per_second: u32,
     );
 
     /// What a target states to each source.
@@ -102,12 +107,15 @@ impl Quotas {
     /// Whether invocations have to be counted or measured.
     pub(super) fn limits_invocations(&self) -> bool {
         let unlimited = Self::UNLIMITED;
-        (self.payload_bytes, self.answer_bytes, self.in_flight)
-            != (
-                unlimited.payload_bytes,
-                unlimited.answer_bytes,
-                unlimited.in_flight,
+        let invocations = |quotas: &Self| {
+            (
+                quotas.payload_bytes,
+                quotas.answer_bytes,
+                quotas.in_flight,
+                quotas.invocations_per_second,
             )
+        };
+        invocations(self) != invocations(&unlimited)
     }
 }
 
@@ -127,9 +135,42 @@ struct Used {
     in_flight: usize,
     /// Pinned images count once, and as long as the meter lives.
     pinned: BTreeSet<ImageId>,
-    /// Installs that may follow at once, and since when more are added.
-    installs: f64,
+    installs: Rate,
+    invocations: Rate,
+}
+
+/// What may happen so often per second.
+#[derive(Debug)]
+struct Rate {
+    /// How much may follow at once, and since when more is added.
+    left: f64,
     since: Option<Instant>,
+}
+
+impl Rate {
+    fn new(per_second: u32) -> Self {
+        Self {
+            left: f64::from(per_second),
+            since: None,
+        }
+    }
+
+    /// Takes one, if one is left.
+    fn take(&mut self, per_second: u32, now: Instant) -> bool {
+        let since = self.since.replace(now).unwrap_or(now);
+        let more = now.saturating_duration_since(since).as_secs_f64() * f64::from(per_second);
+        self.left = (self.left + more).min(f64::from(per_second));
+        let has_one = self.left >= 1.0;
+        if has_one {
+            self.left -= 1.0;
+        }
+        has_one
+    }
+
+    /// Not more may come at once than the new rate says.
+    fn limit(&mut self, per_second: u32) {
+        self.left = self.left.min(f64::from(per_second));
+    }
 }
 
 /// What a bound image counts, until it is dropped.
@@ -149,10 +190,15 @@ impl Meter {
                 images: 0,
                 in_flight: 0,
                 pinned: BTreeSet::new(),
-                installs: f64::from(quotas.installs_per_second),
-                since: None,
+                installs: Rate::new(quotas.installs_per_second),
+                invocations: Rate::new(quotas.invocations_per_second),
             }),
         })
+    }
+
+    /// Whose it is, for messages.
+    pub(super) fn whose(&self) -> &str {
+        &self.whose
     }
 
     pub(crate) fn quotas(&self) -> Quotas {
@@ -162,8 +208,8 @@ impl Meter {
     /// Replaces the quotas. What is used stays used.
     pub(crate) fn set_quotas(&self, quotas: Quotas) {
         let mut used = self.used();
-        // Nor may more come at once than the new rate says.
-        used.installs = used.installs.min(f64::from(quotas.installs_per_second));
+        used.installs.limit(quotas.installs_per_second);
+        used.invocations.limit(quotas.invocations_per_second);
         used.quotas = quotas;
     }
 
@@ -189,19 +235,12 @@ impl Meter {
             installs_per_second: rate,
             ..
         } = self.quotas();
-        if rate != u32::MAX {
-            let mut used = self.used();
-            let since = used.since.replace(now).unwrap_or(now);
-            let more = now.saturating_duration_since(since).as_secs_f64() * f64::from(rate);
-            used.installs = (used.installs + more).min(f64::from(rate));
-            if used.installs < 1.0 {
-                let what = format!(
-                    "may install {} per second, and tried to install more",
-                    Counted(rate, "image")
-                );
-                return Err(self.exceeded("installs_per_second", what));
-            }
-            used.installs -= 1.0;
+        if rate != u32::MAX && !self.used().installs.take(rate, now) {
+            let what = format!(
+                "may install {} per second, and tried to install more",
+                Counted(rate, "image")
+            );
+            return Err(self.exceeded("installs_per_second", what));
         }
         if len > image_bytes {
             let what = format!("may install images of {image_bytes} bytes, and this one has {len}");
@@ -261,13 +300,21 @@ impl Meter {
     /// Counts an invocation that begins.
     ///
     /// # Errors
-    /// As many as may have begun already.
+    /// As many as may run have begun, or as many as may begin in a second.
     pub(crate) fn begin(&self) -> Result<(), Refusal> {
         let mut used = self.used();
         let limit = used.quotas.in_flight;
         if used.in_flight >= limit {
             let what = format!("may have {} in flight", Counted(limit, "invocation"));
             return Err(self.exceeded("in_flight", what));
+        }
+        let rate = used.quotas.invocations_per_second;
+        if rate != u32::MAX && !used.invocations.take(rate, Instant::now()) {
+            let what = format!(
+                "may begin {} per second, and more were sent",
+                Counted(rate, "invocation")
+            );
+            return Err(self.exceeded("invocations_per_second", what));
         }
         used.in_flight += 1;
         Ok(())
@@ -284,6 +331,11 @@ impl Meter {
         }
         let what = format!("may have {} in flight", Counted(limit, "invocation"));
         Err(self.exceeded("in_flight", what))
+    }
+
+    /// Invocations that have begun and not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        self.used().in_flight
     }
 
     /// An invocation has ended.
@@ -362,5 +414,26 @@ mod tests {
         meter.end();
         assert!(meter.begin().is_ok());
         assert!(meter.admits_payload(4).is_err() && meter.admits_payload(3).is_ok());
+    }
+
+    #[test]
+    fn more_than_a_rate_does_not_begin() {
+        let meter = Meter::new("the key `a`", Quotas::UNLIMITED.invocations_per_second(3));
+        let begun = (0..100).filter(|_| meter.begin().is_ok()).count();
+        // More than three only if this took a third of a second.
+        assert!((3..100).contains(&begun), "{begun}");
+        let why = loop {
+            if let Err(why) = meter.begin() {
+                break why;
+            }
+        };
+        assert_eq!(why.reason, Rejection::Quota);
+        assert!(
+            why.detail.contains("may begin 3 invocations per second"),
+            "{}",
+            why.detail
+        );
+        meter.set_quotas(Quotas::UNLIMITED);
+        assert!((0..1000).all(|_| meter.begin().is_ok()));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::image::Image;
@@ -12,7 +13,9 @@ use ifunc_abi::status::Rejection;
 use ifunc_exec::InstalledImage;
 
 use super::verified::Verified;
-use super::{Authority, Check, ImageInfo, Policy, PolicyError, Quotas, SourceInfo, TrustedKey};
+use super::{
+    Allowance, Authority, Check, ImageInfo, Policy, PolicyError, Quotas, SourceInfo, TrustedKey, Verdict,
+};
 use crate::keys::Hex;
 
 /// The policy of a target that serves, and what it has counted and verified.
@@ -114,15 +117,21 @@ impl Rules {
         Ok(authority)
     }
 
-    /// By whose authority an image may be installed.
+    /// By whose authority an image may be installed, and whose allowance it uses beside that.
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn admit(&self, candidate: Candidate<'_>) -> Result<Arc<Authority>, Refusal> {
+    pub(crate) fn admit(
+        &self,
+        candidate: Candidate<'_>,
+    ) -> Result<(Arc<Authority>, Option<Allowance>), Refusal> {
         let authority = self.authority(&candidate)?;
         authority.admits(candidate.image, candidate.len)?;
-        self.check(candidate, &authority)?;
-        Ok(authority)
+        let allowance = self.check(candidate, &authority)?;
+        if let Some(allowance) = &allowance {
+            allowance.meter().attempt(candidate.len, Instant::now())?;
+        }
+        Ok((authority, allowance))
     }
 
     /// Whether an image may be kept to be sent on, beside one that was admitted by this authority.
@@ -142,16 +151,14 @@ impl Rules {
             ));
         }
         authority.grants(candidate.image)?;
-        self.check(candidate, &authority)
+        self.check(candidate, &authority).map(drop)
     }
 
-    /// Asks the host's own function, if there is one.
-    fn check(&self, candidate: Candidate<'_>, authority: &Authority) -> Result<(), Refusal> {
+    /// Asks the host's own function, if there is one. Returns the allowance that it grants.
+    fn check(&self, candidate: Candidate<'_>, authority: &Authority) -> Result<Option<Allowance>, Refusal> {
         let Some(check) = &self.check else {
-            return Ok(());
+            return Ok(None);
         };
-        // The host's function is called by one thread at a time. After a panic it may be called again.
-        let check = check.lock().unwrap_or_else(PoisonError::into_inner);
         let Candidate {
             source,
             id,
@@ -160,24 +167,25 @@ impl Rules {
             ..
         } = candidate;
         let signer = authority.signer();
-        let is_accepted = |name| {
-            check(
-                source,
-                &ImageInfo {
-                    name,
-                    id,
-                    len,
-                    signer,
-                },
-            )
-        };
-        if image.entries().all(|entry| is_accepted(entry.name)) {
-            return Ok(());
+        let imports: Vec<&str> = image.imports().map(|import| import.symbol).collect();
+        // The host's function is called by one thread at a time. After a panic it may be called again.
+        let check = check.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowance = None;
+        for entry in image.entries() {
+            let about = ImageInfo {
+                name: entry.name,
+                id,
+                len,
+                signer,
+                imports: &imports,
+            };
+            let Verdict(verdict) = check(source, &about);
+            allowance = verdict.map_err(|why| {
+                let why = why.unwrap_or_else(|| "the target's own check refused it".to_owned());
+                Refusal::new(Rejection::Policy, why)
+            })?;
         }
-        Err(Refusal::new(
-            Rejection::Policy,
-            "the target's own check refused it",
-        ))
+        Ok(allowance)
     }
 
     fn authority(&self, candidate: &Candidate<'_>) -> Result<Arc<Authority>, Refusal> {

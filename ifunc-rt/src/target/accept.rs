@@ -16,13 +16,14 @@ use super::companions;
 use super::served::{NOT_SHAREABLE, Served};
 use crate::keys::{self, Hex};
 use crate::observe::{About, IfuncKey, limited};
-use crate::policy::{Authority, Candidate, Charge};
+use crate::policy::{Allowance, Authority, Candidate, Charge};
 use crate::travel::companions::Companions;
 
 /// An image that was installed.
 pub(super) struct Accepted {
     pub(super) image: Arc<InstalledImage>,
     pub(super) authority: Arc<Authority>,
+    pub(super) allowance: Option<Allowance>,
     pub(super) charges: Arc<Charges>,
     /// The key that signed it, whether the policy knows it or not.
     pub(super) signed_by: Option<[u8; 32]>,
@@ -30,8 +31,8 @@ pub(super) struct Accepted {
     pub(super) companions: Option<Arc<Companions>>,
 }
 
-/// What a bound image counts of the quotas of its connection and of its authority, until its last entry is released.
-pub(super) type Charges = [Option<Charge>; 2];
+/// What a bound image counts of the quotas of its connection, of its authority and of its allowance, until its last entry is released.
+pub(super) type Charges = [Option<Charge>; 3];
 
 impl<const TAKES: bool> Served<'_, '_, TAKES> {
     /// Installs an image, or logs why not.
@@ -86,7 +87,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let signature =
             signature.map_err(|unknown| Refusal::new(Rejection::Signature, unknown.to_string()))?;
         let rules = host.policy.rules();
-        let authority = rules.admit(Candidate {
+        let (authority, allowance) = rules.admit(Candidate {
             source: &state.source,
             id,
             len,
@@ -109,9 +110,13 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             None => Tenant::Connection(state.source.connection),
         });
         let image = host.executor.install(&valid, tenant.as_ref())?;
+        let of_allowance = allowance
+            .as_ref()
+            .map(|allowance| allowance.meter().charge(&image, beside));
         let charges = [
             state.meter.charge(&image, beside)?,
             authority.charge(&image, beside)?,
+            of_allowance.transpose()?.flatten(),
         ];
         // A node that sends the image on sends its signature, too.
         if let Some(signature) = signature
@@ -122,6 +127,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         Ok(Accepted {
             image,
             authority,
+            allowance,
             charges: Arc::new(charges),
             signed_by: signature.map(|signature| signature.key),
             companions,

@@ -27,7 +27,7 @@ use super::visits::TakenVisit;
 use crate::observe::{
     About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, limited, run_observed,
 };
-use crate::policy::{Authority, Meter, SourceInfo};
+use crate::policy::{Authority, Limited, Meter, SourceInfo};
 use crate::transport::{Link, Peer};
 use crate::travel::companions::Companions;
 
@@ -273,7 +273,7 @@ pub(super) struct Counted {
     /// Bits that are 0 in the address of a payload that is used in place.
     misplaced: usize,
     /// Whose quotas each invocation counts against.
-    limited: Option<Arc<Authority>>,
+    limited: Option<Arc<Limited>>,
     /// What accompanies the image when it is sent on.
     companions: Option<Arc<Companions>>,
 }
@@ -289,9 +289,8 @@ impl Counted {
         counters: Arc<HandleCounters>,
         argument: &Argument,
         copies_payloads: bool,
-        authority: Option<&Arc<Authority>>,
+        limited: Option<&Arc<Limited>>,
     ) -> Self {
-        let limited = authority.filter(|authority| authority.limits_invocations());
         let is_unusual = limited.is_some() || entry.image().is_remote();
         let misplaced = if copies_payloads {
             usize::MAX
@@ -318,9 +317,11 @@ impl Counted {
         self.companions.clone()
     }
 
-    /// Counts each invocation against the quotas of this authority from now on, if it limits them.
+    /// Counts each invocation against the quotas of this authority from now on, if it limits them, and still against those of its
+    /// allowance.
     fn limit_by(&mut self, authority: &Arc<Authority>) {
-        self.limited = authority.limits_invocations().then(|| Arc::clone(authority));
+        let allowance = self.limited.as_ref().and_then(|limited| limited.allowance());
+        self.limited = Limited::new(Some(authority), allowance);
         if self.limited.is_some() {
             self.suits = LIMITED;
         }
@@ -346,10 +347,12 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
         let Accepted {
             image,
             authority,
+            allowance,
             charges,
             signed_by,
             companions,
         } = self.accept(&install)?;
+        let limited = Limited::new(Some(&authority), allowance.as_ref());
         let (first, size) = (install.handle, install.image.len());
         self.state.metrics.installed();
         let entries = ImageExecutor::entries(&image).enumerate();
@@ -363,7 +366,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             let metrics = self.state.metrics.bound(first + index as u32, about);
             let counters = Arc::clone(&metrics.counters);
             let copies_payloads = self.state.copies_payloads;
-            let counted = Counted::new(entry, counters, self.argument, copies_payloads, Some(&authority))
+            let counted = Counted::new(entry, counters, self.argument, copies_payloads, limited.as_ref())
                 .accompanied_by(companions.clone());
             Bound {
                 counted,
@@ -640,13 +643,12 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             // them for this thread alone, as it does unless they are shared. `suits` compared the methods that the image imports.
             unsafe { self.session.lend(self.argument.lent()) };
         }
-        let Some(authority) = &counted.limited else {
+        let Some(limited) = &counted.limited else {
             return self.run_suited(counted, invocation, answer);
         };
-        let begun = authority.begin(invocation.payload.len());
-        let _running =
-            begun.inspect_err(|refusal| self.state.refused(counted, authority.signer(), refusal))?;
-        let max = authority.max_answer();
+        let begun = limited.begin(invocation.payload.len());
+        let _running = begun.inspect_err(|refusal| self.state.refused(counted, limited.signer(), refusal))?;
+        let max = limited.max_answer();
         let answer = answer.map(|answer| {
             let len = answer.len().min(max);
             &mut answer[..len]
@@ -659,7 +661,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         match failed.answer.as_ref().map(|answer| answer.bytes().len()) {
             Some(len) if len > max => {
                 self.state.exceeded(counted, Failure::Answer);
-                let why = authority.exceeded_by_answer(len);
+                let why = limited.exceeded_by_answer(len);
                 Err(Box::new(Failed::new(
                     Status::Failed(Failure::Answer),
                     why.into_bytes(),

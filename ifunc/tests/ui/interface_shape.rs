@@ -7,7 +7,7 @@ trait Generic<T> {
 }
 
 #[ifunc::interface]
-trait Inherits: Clone + Send {
+trait Inherits: Send {
     fn put(&mut self);
 }
 

@@ -1,0 +1,225 @@
+//! The capability `files`: files below a folder.
+
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use ifuncd_interfaces::{FileKind, Files, NodeError};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
+
+use crate::capability::Capability;
+use crate::node::{Caller, Node};
+
+/// Longest path.
+const MAX_PATH: usize = 4096;
+/// Bytes of a piece of [`Files::read_each`].
+const PIECE: usize = 256 << 10;
+
+/// The folder of the node.
+#[derive(Debug)]
+pub struct Folder {
+    root: OwnedFd,
+    /// Longest file that a source may write.
+    max_file: u64,
+}
+
+/// Nothing that leads out, neither by `..` nor by a link. A link of `/proc` would, too.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+impl Folder {
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// There is none, or it may not be read.
+    pub fn open(path: &Path, max_file: u64) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { root, max_file })
+    }
+
+    /// Opens what is at a path, in the folder of a peer.
+    fn at(&self, folder: &str, path: &str, flags: OFlags) -> Result<OwnedFd, NodeError> {
+        if path.len() > MAX_PATH || path.contains('\0') {
+            return Err(NodeError::Name);
+        }
+        let mode = if flags.contains(OFlags::CREATE) {
+            Mode::from_raw_mode(0o640)
+        } else {
+            Mode::empty()
+        };
+        // A pipe would be waited for.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let below;
+        let mut root = self.root.as_fd();
+        if !folder.is_empty() {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            below = openat2(root, folder, flags, Mode::empty(), BENEATH).map_err(error_of)?;
+            root = below.as_fd();
+        }
+        let path = if path.is_empty() { "." } else { path };
+        // The kernel gives up when something else is renamed meanwhile.
+        for _ in 0..16 {
+            match openat2(root, path, flags, mode, BENEATH) {
+                Err(Errno::AGAIN) => {}
+                opened => return opened.map_err(error_of),
+            }
+        }
+        Err(NodeError::Storage)
+    }
+
+    fn file(&self, folder: &str, path: &str, flags: OFlags) -> Result<File, NodeError> {
+        let file = self.at(folder, path, flags)?;
+        let kind = FileType::from_raw_mode(fstat(&file).map_err(error_of)?.st_mode);
+        match kind {
+            FileType::RegularFile => Ok(File::from(file)),
+            _ => Err(NodeError::NotFound),
+        }
+    }
+}
+
+fn error_of(errno: Errno) -> NodeError {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => NodeError::NotFound,
+        // `XDEV`: it leads out of the folder.
+        Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG | Errno::INVAL => NodeError::Name,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => NodeError::Denied,
+        Errno::ISDIR | Errno::NXIO => NodeError::NotFound,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => NodeError::Quota,
+        _ => {
+            tracing::error!(%errno, "a file cannot be used");
+            NodeError::Storage
+        }
+    }
+}
+
+fn failed(error: &io::Error) -> NodeError {
+    Errno::from_io_error(error).map_or(NodeError::Storage, error_of)
+}
+
+impl Node {
+    fn folder(&self) -> Result<(Caller, &Folder), NodeError> {
+        let caller = self.caller(Capability::Files)?;
+        let files = self.data().files.as_ref().ok_or(NodeError::Denied)?;
+        Ok((caller, files))
+    }
+}
+
+/// Writes down what leads out of the folder: nobody does that by mistake.
+fn noted(caller: &Caller, path: &str, error: NodeError) -> NodeError {
+    match error {
+        NodeError::Name | NodeError::Denied => caller.refuse(error, path),
+        _ => error,
+    }
+}
+
+#[ifunc::export]
+impl Files for Node {
+    fn read(&self, path: &str, offset: u64, bytes: &mut [u8]) -> Result<usize, NodeError> {
+        let (caller, files) = self.folder()?;
+        let file = files.file(&caller.settings.folder, path, OFlags::RDONLY);
+        let file = file.map_err(|error| noted(&caller, path, error))?;
+        let mut len = 0;
+        while len < bytes.len() {
+            match file.read_at(&mut bytes[len..], offset.saturating_add(len as u64)) {
+                Ok(0) => break,
+                Ok(more) => len += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        caller.moved(len);
+        Ok(len)
+    }
+
+    fn read_each(
+        &self,
+        path: &str,
+        offset: u64,
+        len: u64,
+        each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<u64, NodeError> {
+        let (caller, files) = self.folder()?;
+        let file = files.file(&caller.settings.folder, path, OFlags::RDONLY);
+        let file = file.map_err(|error| noted(&caller, path, error))?;
+        let mut piece = vec![0; usize::try_from(len).map_or(PIECE, |len| len.min(PIECE))];
+        let mut passed = 0_u64;
+        while passed < len {
+            let want = usize::try_from(len - passed).map_or(PIECE, |left| left.min(PIECE));
+            let got = match file.read_at(&mut piece[..want], offset.saturating_add(passed)) {
+                Ok(0) => break,
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(failed(&error)),
+            };
+            passed += got as u64;
+            caller.moved(got);
+            if each(&piece[..got]).is_break() {
+                break;
+            }
+        }
+        Ok(passed)
+    }
+
+    fn file_len(&self, path: &str) -> Result<u64, NodeError> {
+        let (caller, files) = self.folder()?;
+        let file = files.file(&caller.settings.folder, path, OFlags::RDONLY);
+        let file = file.map_err(|error| noted(&caller, path, error))?;
+        file.metadata()
+            .map(|about| about.len())
+            .map_err(|error| failed(&error))
+    }
+
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(&str, FileKind) -> ControlFlow<()>,
+    ) -> Result<u64, NodeError> {
+        let (caller, files) = self.folder()?;
+        let folder = files.at(&caller.settings.folder, path, OFlags::RDONLY | OFlags::DIRECTORY);
+        let folder = folder.map_err(|error| noted(&caller, path, error))?;
+        let mut names = Vec::new();
+        for entry in Dir::new(folder).map_err(error_of)? {
+            let entry = entry.map_err(error_of)?;
+            // A name that is not UTF-8 cannot be asked for, either.
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            let kind = match entry.file_type() {
+                FileType::RegularFile => FileKind::File,
+                FileType::Directory => FileKind::Folder,
+                _ => FileKind::Other,
+            };
+            if name != "." && name != ".." {
+                names.push((name.to_owned(), kind));
+            }
+        }
+        names.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut count = 0;
+        for (name, kind) in &names {
+            count += 1;
+            if each(name, *kind).is_break() {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    fn write(&self, path: &str, offset: u64, bytes: &[u8]) -> Result<(), NodeError> {
+        let (caller, files) = self.folder()?;
+        if !caller.settings.writes_files {
+            return Err(caller.refuse(NodeError::Denied, path));
+        }
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > files.max_file) {
+            return Err(caller.refuse(NodeError::Quota, "max-file-bytes"));
+        }
+        let file = files.file(&caller.settings.folder, path, OFlags::WRONLY | OFlags::CREATE);
+        let file = file.map_err(|error| noted(&caller, path, error))?;
+        caller.moved(bytes.len());
+        file.write_all_at(bytes, offset).map_err(|error| failed(&error))
+    }
+}
