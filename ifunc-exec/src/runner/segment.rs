@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-
 /// The first word of a segment: it names this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"ifrunr02");
 /// Bytes of a body after which the memory that it took is given back.
