@@ -2,23 +2,7 @@
 
 use core::ops::ControlFlow;
 
-use ifunc::prelude::*;
-
 use crate::NodeError;
-
-/// What a name in a folder is.
-#[derive(Layout, Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum FileKind {
-    /// A file.
-    File = 1,
-    /// A folder.
-    Folder = 2,
-    /// Anything else, which cannot be read.
-    #[layout(other)]
-    Other = 0,
-}
 
 /// Files below a folder of the node. A path is relative to that folder, with `/` between names; the empty path is the folder itself. Neither
 /// `..` nor a symbolic link leads out of it.
@@ -49,15 +33,12 @@ pub trait Files {
     /// As [`read`](Self::read).
     fn file_len(&self, path: &str) -> Result<u64, NodeError>;
 
-    /// Calls `each` with the name of everything in a folder, in the order of the names, until it breaks. Returns how many there were.
+    /// Calls `each` with the name of every file and folder in a folder, in the order of the names, until it breaks. The name of a folder
+    /// ends with `/`. Returns how many there were.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    fn list(
-        &self,
-        path: &str,
-        each: &mut dyn FnMut(&str, FileKind) -> ControlFlow<()>,
-    ) -> Result<u64, NodeError>;
+    fn list(&self, path: &str, each: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<u64, NodeError>;
 
     /// Writes at an offset, and makes the file if there is none. Folders are not made.
     ///

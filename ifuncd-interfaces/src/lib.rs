@@ -33,6 +33,9 @@
 //! [`NodeError::Denied`], and the daemon writes it to its audit log; an image whose interfaces the source may use none of is refused when
 //! it arrives.
 //!
+//! Every method crosses at each level of the daemon, also between the daemon and the confined process in which an ifunc may run. A callback costs a
+//! round trip between the two there, so [`Files::read_each`] passes on large pieces.
+//!
 //! The names of keys, files and regions are those of the source's namespace: two sources of one daemon do not see each other's data unless
 //! the configuration lets them share it.
 
@@ -45,10 +48,10 @@ mod store;
 mod system;
 
 pub use error::NodeError;
-pub use files::{FileKind, Files};
+pub use files::Files;
 pub use memory::Memory;
 pub use store::Store;
-pub use system::{Clock, Log, LogLevel, Random};
+pub use system::{Clock, Log, Random};
 
 /// All interfaces of an `ifuncd`.
 ///

@@ -9,11 +9,11 @@ use crate::NodeError;
 /// A region is a row of bytes. Each call is atomic for the others: a write is seen whole or not at all.
 #[ifunc::interface(name = "ifuncd_memory")]
 pub trait Memory {
-    /// Makes a region of `len` bytes, all zero. Returns whether it is new: if there is one of this name and length, it stays.
+    /// Makes a region of `len` bytes, all zero. If there is one of this name and length, it stays as it is.
     ///
     /// # Errors
     /// [`NodeError::Conflict`]: there is one of another length; [`NodeError::Quota`]; as for every call, it is not allowed or too frequent.
-    fn create_region(&self, name: &str, len: u64) -> Result<bool, NodeError>;
+    fn create_region(&self, name: &str, len: u64) -> Result<(), NodeError>;
 
     /// Removes a region.
     ///

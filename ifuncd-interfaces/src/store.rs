@@ -22,11 +22,11 @@ pub trait Store {
     /// [`NodeError::NotFound`]: the key has none. As for every call: it is not allowed, too frequent, or the system failed.
     fn get(&self, key: &[u8], value: &mut [u8]) -> Result<usize, NodeError>;
 
-    /// Removes a key. Returns whether it had a value.
+    /// Removes a key.
     ///
     /// # Errors
-    /// As for every call.
-    fn delete(&self, key: &[u8]) -> Result<bool, NodeError>;
+    /// [`NodeError::NotFound`]: it has no value. As for every call.
+    fn delete(&self, key: &[u8]) -> Result<(), NodeError>;
 
     /// Calls `each` with every key that begins with `prefix`, and its value, in order, until it breaks. Returns how many there were. They
     /// are those of one moment, whatever is stored meanwhile.

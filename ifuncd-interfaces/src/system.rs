@@ -1,7 +1,5 @@
 //! Clocks, random numbers and the log of the node.
 
-use ifunc::prelude::*;
-
 use crate::NodeError;
 
 /// The clocks of the node.
@@ -30,24 +28,24 @@ pub trait Random {
     fn fill_random(&self, bytes: &mut [u8]) -> Result<(), NodeError>;
 }
 
-/// How important a line is.
-#[derive(Layout, Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum LogLevel {
-    /// Something failed.
-    Error = 1,
-    /// Something unexpected happened.
-    Warn = 2,
-    /// Normal progress.
-    Info = 3,
-}
-
-/// The log of the node.
+/// The log of the node. A line has at most 4 KiB, and the name of the source; what is longer is cut.
 #[ifunc::interface(name = "ifuncd_log")]
 pub trait Log {
-    /// Writes a line of at most 4 KiB, with the name of the source. What is longer is cut.
+    /// Normal progress.
     ///
     /// # Errors
     /// It is not allowed or too frequent.
-    fn log(&self, level: LogLevel, line: &str) -> Result<(), NodeError>;
+    fn info(&self, line: &str) -> Result<(), NodeError>;
+
+    /// Something unexpected.
+    ///
+    /// # Errors
+    /// As [`info`](Self::info).
+    fn warn(&self, line: &str) -> Result<(), NodeError>;
+
+    /// A failure.
+    ///
+    /// # Errors
+    /// As [`info`](Self::info).
+    fn error(&self, line: &str) -> Result<(), NodeError>;
 }

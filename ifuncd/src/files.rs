@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use ifuncd_interfaces::{FileKind, Files, NodeError};
+use ifuncd_interfaces::{Files, NodeError};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
@@ -173,11 +173,7 @@ impl Files for Node {
             .map_err(|error| failed(&error))
     }
 
-    fn list(
-        &self,
-        path: &str,
-        each: &mut dyn FnMut(&str, FileKind) -> ControlFlow<()>,
-    ) -> Result<u64, NodeError> {
+    fn list(&self, path: &str, each: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<u64, NodeError> {
         let (caller, files) = self.folder()?;
         let folder = files.at(&caller.settings.folder, path, OFlags::RDONLY | OFlags::DIRECTORY);
         let folder = folder.map_err(|error| noted(&caller, path, error))?;
@@ -188,20 +184,17 @@ impl Files for Node {
             let Ok(name) = entry.file_name().to_str() else {
                 continue;
             };
-            let kind = match entry.file_type() {
-                FileType::RegularFile => FileKind::File,
-                FileType::Directory => FileKind::Folder,
-                _ => FileKind::Other,
-            };
-            if name != "." && name != ".." {
-                names.push((name.to_owned(), kind));
+            match entry.file_type() {
+                FileType::RegularFile => names.push(name.to_owned()),
+                FileType::Directory if name != "." && name != ".." => names.push(format!("{name}/")),
+                _ => {}
             }
         }
-        names.sort_by(|(a, _), (b, _)| a.cmp(b));
+        names.sort();
         let mut count = 0;
-        for (name, kind) in &names {
+        for name in &names {
             count += 1;
-            if each(name, *kind).is_break() {
+            if each(name).is_break() {
                 break;
             }
         }

@@ -51,12 +51,12 @@ impl Regions {
         of_namespace.map(|(_, (len, _))| size(*len)).sum()
     }
 
-    fn create(&self, namespace: &Arc<str>, name: &str, len: u64, quota: u64) -> Result<bool, NodeError> {
+    fn create(&self, namespace: &Arc<str>, name: &str, len: u64, quota: u64) -> Result<(), NodeError> {
         let mut all = self.lock();
         let key = (Arc::clone(namespace), name.to_owned());
         if let Some((known, _)) = all.get(&key) {
             return if *known == len {
-                Ok(false)
+                Ok(())
             } else {
                 Err(NodeError::Conflict)
             };
@@ -76,7 +76,7 @@ impl Regions {
         memory.try_reserve_exact(bytes).map_err(|_| NodeError::Quota)?;
         memory.resize(bytes, 0);
         all.insert(key, (len, Arc::new(Mutex::new(memory.into_boxed_slice()))));
-        Ok(true)
+        Ok(())
     }
 
     fn get(&self, namespace: &Arc<str>, name: &str) -> Result<Region, NodeError> {
@@ -133,7 +133,7 @@ impl Node {
 
 #[ifunc::export]
 impl Memory for Node {
-    fn create_region(&self, name: &str, len: u64) -> Result<bool, NodeError> {
+    fn create_region(&self, name: &str, len: u64) -> Result<(), NodeError> {
         let (caller, regions) = self.regions_of()?;
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(NodeError::Name);
@@ -212,13 +212,13 @@ mod tests {
     fn regions_count_against_their_namespace_and_the_node() {
         let regions = Regions::new(10_000);
         let (ada, bob): (Arc<str>, Arc<str>) = ("ada".into(), "bob".into());
-        assert_eq!(regions.create(&ada, "a", 1000, 4000), Ok(true));
-        assert_eq!(regions.create(&ada, "a", 1000, 4000), Ok(false));
+        assert_eq!(regions.create(&ada, "a", 1000, 4000), Ok(()));
+        assert_eq!(regions.create(&ada, "a", 1000, 4000), Ok(()));
         assert_eq!(regions.create(&ada, "a", 1001, 4000), Err(NodeError::Conflict));
         assert_eq!(regions.used("ada"), 1512);
         assert_eq!(regions.create(&ada, "b", 3000, 4000), Err(NodeError::Quota));
         // Another namespace has a quota and names of its own, and the node a limit for all.
-        assert_eq!(regions.create(&bob, "a", 3000, 4000), Ok(true));
+        assert_eq!(regions.create(&bob, "a", 3000, 4000), Ok(()));
         assert_eq!(
             regions.create(&bob, "huge", u64::MAX, u64::MAX),
             Err(NodeError::Quota)

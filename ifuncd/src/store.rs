@@ -197,10 +197,11 @@ impl Store for Node {
         found.map_err(failed)?.flatten().ok_or(NodeError::NotFound)
     }
 
-    fn delete(&self, key: &[u8]) -> Result<bool, NodeError> {
+    fn delete(&self, key: &[u8]) -> Result<(), NodeError> {
         let (caller, store) = self.database()?;
         checked(key)?;
-        store.delete(&caller.settings.namespace, key).map_err(failed)
+        let had_value = store.delete(&caller.settings.namespace, key).map_err(failed)?;
+        had_value.then_some(()).ok_or(NodeError::NotFound)
     }
 
     fn scan(

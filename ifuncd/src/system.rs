@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ifuncd_interfaces::{Clock, Log, LogLevel, NodeError, Random};
+use ifuncd_interfaces::{Clock, Log, NodeError, Random};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::capability::Capability;
@@ -45,15 +45,30 @@ impl Random for Node {
 
 #[ifunc::export]
 impl Log for Node {
-    fn log(&self, level: LogLevel, line: &str) -> Result<(), NodeError> {
+    fn info(&self, line: &str) -> Result<(), NodeError> {
         let caller = self.caller(Capability::Log)?;
-        let peer = &*caller.settings.name;
-        let line = &line[..line.floor_char_boundary(MAX_LINE)];
-        match level {
-            LogLevel::Error => tracing::error!(target: "ifuncd::log", peer, line, "an ifunc says"),
-            LogLevel::Warn => tracing::warn!(target: "ifuncd::log", peer, line, "an ifunc says"),
-            LogLevel::Info => tracing::info!(target: "ifuncd::log", peer, line, "an ifunc says"),
-        }
+        tracing::info!(target: LOG, peer = &*caller.settings.name, "{}", cut(line));
         Ok(())
     }
+
+    fn warn(&self, line: &str) -> Result<(), NodeError> {
+        let caller = self.caller(Capability::Log)?;
+        tracing::warn!(target: LOG, peer = &*caller.settings.name, "{}", cut(line));
+        Ok(())
+    }
+
+    fn error(&self, line: &str) -> Result<(), NodeError> {
+        let caller = self.caller(Capability::Log)?;
+        tracing::error!(target: LOG, peer = &*caller.settings.name, "{}", cut(line));
+        Ok(())
+    }
+}
+
+/// The target of these events.
+const LOG: &str = "ifuncd::log";
+
+/// A line of the log: short, and one line.
+fn cut(line: &str) -> String {
+    let line = &line[..line.floor_char_boundary(MAX_LINE)];
+    line.replace(char::is_control, " ")
 }

@@ -8,7 +8,7 @@ use alloc::string::String;
 use core::ops::ControlFlow;
 
 use ifunc::prelude::*;
-use ifuncd_interfaces::{Clock, Files, Log, LogLevel, Memory, Node, NodeError, Random, Store};
+use ifuncd_interfaces::{Clock, Files, Log, Memory, Node, NodeError, Random, Store};
 
 fn number<T: Into<u64>>(result: Result<T, NodeError>) -> i64 {
     match result {
@@ -46,7 +46,7 @@ pub fn d_get(key: &[u8], store: &dyn Store) -> (i64, u64) {
 /// Removes a key.
 #[ifunc]
 pub fn d_delete(key: &[u8], store: &dyn Store) -> i64 {
-    number(store.delete(key))
+    done(store.delete(key))
 }
 
 /// The number of keys with a prefix, the bytes of their values until the callback broke after `most`, and those of the namespace.
@@ -84,13 +84,9 @@ pub fn d_read((path, offset): (&str, u64), files: &dyn Files) -> (i64, i64, u64,
 #[ifunc]
 pub fn d_list(path: &str, files: &dyn Files) -> String {
     let mut names = String::new();
-    let listed = files.list(path, &mut |name, kind| {
+    let listed = files.list(path, &mut |name| {
         names.push_str(name);
-        names.push_str(if kind == ifuncd_interfaces::FileKind::Folder {
-            "/,"
-        } else {
-            ","
-        });
+        names.push(',');
         ControlFlow::Continue(())
     });
     match listed {
@@ -109,7 +105,7 @@ pub fn d_write((path, bytes): (&str, &[u8]), files: &dyn Files) -> i64 {
 #[ifunc]
 pub fn d_count((name, len, delta): (&str, u64, u64), memory: &dyn Memory) -> (i64, i64) {
     (
-        number(memory.create_region(name, len)),
+        done(memory.create_region(name, len)),
         number(memory.fetch_add(name, 0, delta)),
     )
 }
@@ -147,10 +143,10 @@ pub fn d_all(path: &str, node: &dyn Node) -> [i64; 6] {
     [
         length(read),
         done(put),
-        number(region),
+        done(region),
         number(node.unix_time()),
         number(filled.map(|()| is_random)),
-        done(node.log(LogLevel::Info, "all")),
+        done(node.info("all")),
     ]
 }
 
@@ -170,7 +166,7 @@ pub fn d_random(len: u64, random: &dyn Random) -> i64 {
 /// A line of the log.
 #[ifunc]
 pub fn d_log(line: &str, log: &dyn Log) -> i64 {
-    done(log.log(LogLevel::Warn, line))
+    done(log.warn(line))
 }
 
 /// Calls until one is refused: how many were not, and why that one was.
@@ -201,6 +197,6 @@ pub fn d_spin(milliseconds: u64, clock: &dyn Clock) -> i64 {
 
 /// Uses nothing of the node.
 #[ifunc]
-pub fn d_sum(numbers: &[u64]) -> u64 {
+pub fn d_sum(numbers: &[u64], _: &dyn Node) -> u64 {
     numbers.iter().sum()
 }

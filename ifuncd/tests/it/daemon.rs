@@ -1,0 +1,207 @@
+//! Signals, and the end of the process.
+
+use std::time::{Duration, Instant};
+
+use ifunc_rt::{Error, Rejection};
+use ifuncd_interfaces::NodeError;
+use ifuncd_tests_ifuncs::{d_count, d_get, d_put, d_spin, d_sum, d_time};
+use rustix::process::Signal;
+
+use super::capabilities::error;
+use super::running::{Daemon, OWN, connect, handle};
+
+#[test]
+fn a_configuration_that_is_read_again_holds_at_once() {
+    let daemon = Daemon::start("process", OWN);
+    let source = daemon.connect();
+    let put = handle::<d_put>(&source, "d_put");
+    let put = || put.call(&(b"k".as_slice(), b"v".as_slice())).unwrap().wait();
+    assert_eq!(put().unwrap(), 0);
+    let less = OWN.replace("\"store\", ", "");
+    daemon.write(&less, "");
+    daemon.signal(Signal::HUP);
+    daemon.wait_for_log("the configuration was read again");
+    // The image that is there stays there; what it calls is refused.
+    assert_eq!(put().unwrap(), error(NodeError::Denied));
+    let other = daemon.connect();
+    let refused = handle::<d_put>(&other, "d_put")
+        .call(&(b"k".as_slice(), b"v".as_slice()))
+        .unwrap()
+        .wait();
+    assert!(
+        matches!(
+            refused,
+            Err(Error::Rejected {
+                why: Rejection::Policy,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    // A file with a mistake changes nothing, nor does one that changes what is fixed.
+    daemon.write(&OWN.replace("unsigned", "unsinged"), "");
+    daemon.signal(Signal::HUP);
+    daemon.wait_for_log("`peer.unsinged`: unknown field `unsinged`");
+    assert_eq!(put().unwrap(), error(NodeError::Denied));
+    daemon.write(OWN, "threads = 7\n");
+    daemon.signal(Signal::HUP);
+    daemon.wait_for_log("`listen.threads` cannot change while the daemon runs");
+    assert_eq!(put().unwrap(), error(NodeError::Denied));
+    daemon.write(OWN, "");
+    daemon.signal(Signal::HUP);
+    while put().unwrap() != 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_audit_log_is_opened_again() {
+    let daemon = Daemon::start(
+        "contained",
+        "[[peer]]\nname = \"other\"\nuser = 12345\ncapabilities = []\nunsigned = true\n",
+    );
+    let refused = |daemon: &Daemon| {
+        let refused = handle::<d_sum>(&daemon.connect(), "d_sum")
+            .call(&[1])
+            .unwrap()
+            .wait();
+        assert!(matches!(refused, Err(Error::Rejected { .. })), "{refused:?}");
+    };
+    refused(&daemon);
+    assert!(!daemon.audit().is_empty());
+    std::fs::rename(daemon.path("audit.jsonl"), daemon.path("audit.1")).unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.wait_for_log("the configuration was read again");
+    refused(&daemon);
+    assert!(
+        daemon
+            .audit()
+            .iter()
+            .any(|line| line.to_string().contains("d_sum"))
+    );
+}
+
+#[test]
+fn a_daemon_that_stops_runs_what_was_sent() {
+    for level in ["contained", "process"] {
+        let mut daemon = Daemon::start(level, OWN);
+        let source = daemon.connect();
+        let spin = handle::<d_spin>(&source, "d_spin");
+        assert_eq!(spin.call(&0).unwrap().wait().unwrap(), 0);
+        let calls: Vec<_> = (0..10).map(|_| spin.call(&100).unwrap()).collect();
+        // It has begun.
+        while daemon.metric("ifuncd_in_flight{peer=\"own\"}") == 0.0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        daemon.signal(Signal::TERM);
+        for call in calls {
+            assert_eq!(call.wait().unwrap(), 100);
+        }
+        assert!(daemon.wait().success(), "{}", daemon.log());
+        assert!(daemon.log().contains("stopped"), "{}", daemon.log());
+    }
+}
+
+#[test]
+fn a_daemon_that_stops_waits_no_longer_than_it_should() {
+    let mut daemon = Daemon::prepare("contained");
+    daemon.write(OWN, "drain = \"500ms\"\n");
+    daemon.run();
+    let source = daemon.connect();
+    let spin = handle::<d_spin>(&source, "d_spin");
+    assert_eq!(spin.call(&0).unwrap().wait().unwrap(), 0);
+    let long = spin.call(&8000).unwrap();
+    while daemon.metric("ifuncd_in_flight{peer=\"own\"}") == 0.0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let began = Instant::now();
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert!(daemon.log().contains("did not end in time"), "{}", daemon.log());
+    assert!(matches!(long.wait(), Err(Error::Indeterminate { .. })));
+}
+
+#[test]
+fn clients_go_on_when_the_daemon_is_killed_and_started_again() {
+    let mut daemon = Daemon::start("process", OWN);
+    let source = daemon.connect();
+    let put = handle::<d_put>(&source, "d_put");
+    let get = handle::<d_get>(&source, "d_get");
+    let count = handle::<d_count>(&source, "d_count");
+    assert_eq!(
+        put.call(&(b"kept".as_slice(), [7].as_slice()))
+            .unwrap()
+            .wait()
+            .unwrap(),
+        0
+    );
+    assert_eq!(count.call(&("region", 8, 1)).unwrap().wait().unwrap(), (0, 0));
+    // Changes are on the disk within about a second.
+    std::thread::sleep(Duration::from_millis(2500));
+    for _ in 0..3 {
+        daemon.kill();
+        daemon.run();
+        // The source connects again, and sends its code again.
+        let found = loop {
+            match get.call(b"kept").and_then(ifunc_rt::Call::wait) {
+                Ok(found) => break found,
+                // The end may be noticed only after this was sent.
+                Err(Error::Indeterminate { .. } | Error::PeerGone { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(found, (1, 7));
+        // Regions live as long as the daemon.
+        assert_eq!(count.call(&("region", 8, 1)).unwrap().wait().unwrap(), (0, 0));
+    }
+}
+
+#[test]
+fn systemd_is_told() {
+    use std::os::unix::net::UnixDatagram;
+    let mut daemon = Daemon::prepare("contained");
+    daemon.write(OWN, "");
+    let socket = UnixDatagram::bind(daemon.path("notify")).unwrap();
+    socket.set_read_timeout(Some(super::running::TIMEOUT)).unwrap();
+    // SAFETY: no other thread of this process reads the variable: the daemon's process alone does.
+    unsafe { std::env::set_var("NOTIFY_SOCKET", daemon.path("notify")) };
+    daemon.run();
+    let heard = || {
+        let mut bytes = [0; 256];
+        let len = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    };
+    assert_eq!(heard(), "READY=1");
+    daemon.signal(Signal::HUP);
+    let reloading = heard();
+    assert!(
+        reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+        "{reloading}"
+    );
+    assert_eq!(heard(), "READY=1");
+    daemon.signal(Signal::TERM);
+    assert_eq!(heard(), "STOPPING=1");
+    assert!(daemon.wait().success());
+}
+
+#[test]
+fn two_daemons_do_not_share_a_store() {
+    let daemon = Daemon::start("contained", OWN);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ifuncd"))
+        .arg("--config")
+        .arg(daemon.path("ifuncd.toml"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(why.contains("cannot open the store"), "{why}");
+    // And the first one serves on.
+    assert!(
+        handle::<d_time>(&connect(&daemon.address), "d_time")
+            .call(&0)
+            .unwrap()
+            .wait()
+            .is_ok()
+    );
+}
