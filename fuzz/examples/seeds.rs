@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ifunc_abi::batch::RunHead;
-use ifunc_abi::frame::{Header, InstallHead, Kind, Limits};
+use ifunc_abi::frame::{CompanionHead, Header, InstallHead, Kind, Limits};
 use ifunc_abi::hello::{Exchange, Hello, Opening, Roles, TransportTag};
 use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart, Relocation};
 use ifunc_abi::stats::{IfuncStats, PageHead, SourceStats, Stats};
@@ -130,7 +130,11 @@ fn handshakes() {
             exchange.encode(tag, &mut message);
             messages.push(message);
         }
-        let (encoded, name, nonce) = (hello.encode(tag), 7_u64.to_le_bytes(), (1_u128 << 100).to_le_bytes());
+        let (encoded, name, nonce) = (
+            hello.encode(tag),
+            7_u64.to_le_bytes(),
+            (1_u128 << 100).to_le_bytes(),
+        );
         messages.push(cat(&[&[first], &encoded, &name, &nonce]));
     }
     messages.extend(packed().map(|message| cat(&[&[1], &message])));
@@ -163,6 +167,16 @@ fn frames() {
             &word(Header::new(Kind::Install, 1, 2)),
             head.as_bytes(),
             &[3; 96],
+            b"image",
+        ]),
+        cat(&[
+            &[8, 0, 0, 0, 1, 0, 0, 0],
+            &word(Header::new(Kind::Install, 1, 2)),
+            InstallHead::unsigned([7; 32], 2).with_companions(2).as_bytes(),
+            CompanionHead::new([8; 32], 4, true).as_bytes(),
+            &[3; 96],
+            b"code",
+            CompanionHead::new([9; 32], 0, false).as_bytes(),
             b"image",
         ]),
         cat(&[

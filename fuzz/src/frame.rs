@@ -1,6 +1,8 @@
 //! The words of a frame, and the heads of `Install` bodies.
 
-use ifunc_abi::frame::{CompanionHead, FrameFlags, Header, InstallHead, Kind, commit_word, split_commit_word};
+use ifunc_abi::frame::{
+    CompanionHead, FrameFlags, Header, InstallHead, Kind, commit_word, split_commit_word,
+};
 use ifunc_abi::signature::Signature;
 use zerocopy::IntoBytes as _;
 

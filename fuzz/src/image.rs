@@ -5,10 +5,12 @@ use std::ops::Range;
 use ifunc_abi::about::About;
 use ifunc_abi::image::{Image, ImageParts, MAX_ENTRIES, Relocation};
 use ifunc_abi::meta;
+use ifunc_abi::slices::{Slice, Slices, agree, encode};
 
 /// An image that parses keeps to its bounds, and has the same parts after it was encoded again.
 pub fn run(data: &[u8]) {
     let _ = Image::parse_first(data);
+    slices(data);
     let Ok(image) = Image::parse(data) else {
         // What builders read of libraries.
         let _ = meta::records(data).take(100).filter(Result::is_ok).count();
@@ -24,6 +26,21 @@ pub fn run(data: &[u8]) {
         .expect("the parts of an image are those of an image");
     let again = ImageParts::from(&Image::parse(&encoded).expect("it was encoded"));
     assert_eq!(format!("{parts:?}"), format!("{again:?}"));
+}
+
+/// A table of slices that parses is what its slices encode to, and any two images in it can be compared.
+fn slices(data: &[u8]) {
+    let _ = Slices::parse_first(data);
+    let Ok(slices) = Slices::parse(data) else { return };
+    let all: Vec<Slice<'_>> = slices.all().collect();
+    assert_eq!(encode(&all).expect("it was parsed"), data);
+    let images: Vec<Image<'_>> = slices
+        .native()
+        .filter_map(|slice| Image::parse(slice.bytes).ok())
+        .collect();
+    for (one, other) in images.iter().zip(images.iter().skip(1)) {
+        assert_eq!(agree(one, other).is_ok(), agree(other, one).is_ok());
+    }
 }
 
 /// Every offset of the image is inside: where it is entered, and where its installation writes.

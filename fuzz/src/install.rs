@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ifunc_exec::{ContainOptions, DebugInfo, Executor as _, HostSymbols, ImageExecutor, ImageExecutorOptions};
+use ifunc_exec::{
+    ContainOptions, DebugInfo, Executor as _, HostSymbols, ImageExecutor, ImageExecutorOptions,
+};
 
 /// Address space for code, and what one image may take of it.
 const CODE: usize = 4 << 20;

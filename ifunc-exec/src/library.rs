@@ -8,13 +8,13 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use ifunc_abi::machine::Machine;
-use ifunc_abi::slices::{self, Slice, Slices};
+use ifunc_abi::slices::{Slice, Slices};
 use ifunc_abi::symbols;
 use libloading::os::unix as loader;
 use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
 
-use crate::arch::{ARCH, cpu_features};
+use crate::arch::ARCH;
 
 /// The images of an ifunc in a library, and the text about its types.
 #[derive(Clone, Debug)]
@@ -28,30 +28,24 @@ pub struct LibraryImage<'a> {
 }
 
 impl<'a> LibraryImage<'a> {
-    /// The image that this machine runs best.
+    /// The image that most machines of this architecture run: what a source sends to a peer that does not say what it is.
     ///
     /// # Errors
-    /// It runs none of them.
-    pub fn for_this_machine(&self) -> Result<&'a [u8], String> {
-        let needed = self.slices.iter().map(|slice| slice.machine);
-        match slices::best(this_machine(), needed) {
-            Some(index) => Ok(self.slices[index].bytes),
+    /// There is none for this architecture.
+    pub fn for_unknown_peer(&self) -> Result<&'a [u8], String> {
+        let of_arch = self.slices.iter().filter(|slice| slice.machine.arch == ARCH);
+        match of_arch.min_by_key(|slice| slice.machine.cpu_features.count_ones()) {
+            Some(slice) => Ok(slice.bytes),
             None => Err(format!(
-                "it holds images of `{}` for {}, and none for this machine, {}",
+                "it holds images of `{}` for {}, and none for {}",
                 self.name,
                 machines(self.slices.iter().map(|slice| slice.machine)),
-                this_machine()
+                Machine {
+                    arch: ARCH,
+                    cpu_features: 0
+                }
             )),
         }
-    }
-}
-
-/// This machine, as hellos state it.
-#[must_use]
-pub fn this_machine() -> Machine {
-    Machine {
-        arch: ARCH,
-        cpu_features: cpu_features(),
     }
 }
 

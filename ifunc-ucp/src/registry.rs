@@ -282,17 +282,21 @@ fn read_library(context: usize, name: &str) -> Result<(PathBuf, Vec<u8>), ucs_st
 /// The ifunc of a library.
 fn of_library(name: &str, bytes: &[u8]) -> Result<Registration, String> {
     let images = library::images(bytes)?;
-    let has_entry = |image: &[u8]| Image::parse(image).is_ok_and(|image| image.entry(name).is_some());
+    let has_entry = |found: &library::LibraryImage<'_>| {
+        let first = found.slices.first().map(|slice| Image::parse(slice.bytes));
+        first.is_some_and(|image| image.is_ok_and(|image| image.entry(name).is_some()))
+    };
     let found = images.iter().find(|found| found.name == name);
     // Or another entry of an image.
-    let found = found.or_else(|| images.iter().find(|found| has_entry(found.image)));
+    let found = found.or_else(|| images.iter().find(|found| has_entry(found)));
     let found = found.ok_or_else(|| match images.is_empty() {
         true => "it holds no image; help: build it by `cargo ifunc build`".to_owned(),
         false => format!("it holds no image of `{name}`"),
     })?;
     // SAFETY: the application trusts the libraries that it registers: it runs their functions.
     let functions = unsafe { SourceFunctions::open(bytes, name) }?;
-    of_image(name, found.image, Payloads::Written(functions))
+    // Frames are sent to peers that say nothing of themselves.
+    of_image(name, found.for_unknown_peer()?, Payloads::Written(functions))
 }
 
 fn of_image(name: &str, image: &[u8], payloads: Payloads) -> Result<Registration, String> {

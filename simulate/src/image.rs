@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use ifunc_abi::ImageId;
-use ifunc_proto::caller::Image;
+use ifunc_proto::caller::{Image, ImageBytes};
 
 use crate::rng::{Rng, mix};
 
@@ -97,6 +97,17 @@ impl Image for SentImage {
 
     fn bytes(&self) -> &[u8] {
         &self.image.bytes
+    }
+
+    /// The image after this one, as a slice for other machines: what a link carries beside an image must change nothing.
+    fn companions(&self, _of: &ImageId) -> Vec<ImageBytes<'_>> {
+        let other = &IMAGES[(usize::from(self.image.index) + 1) % COUNT];
+        let companion = ImageBytes {
+            id: &other.id,
+            bytes: &other.bytes,
+            signature: None,
+        };
+        Vec::from_iter((self.image.index % 3 == 0).then_some(companion))
     }
 
     fn entries(&self) -> u8 {

@@ -61,5 +61,5 @@ fn image_len() -> Result<usize> {
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let images = library::images(&bytes).map_err(anyhow::Error::msg)?;
     let image = images.first().context("the library holds no image")?;
-    Ok(image.image.len())
+    Ok(image.for_unknown_peer().map_err(anyhow::Error::msg)?.len())
 }

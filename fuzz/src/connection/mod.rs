@@ -225,8 +225,10 @@ impl World {
     fn install(&mut self, input: &mut Input<'_>) {
         let letter = input.byte();
         let mut head = InstallHead::unsigned([letter; 32], u16::from(input.byte() % 8));
-        if input.byte() % 8 == 7 {
-            head = InstallHead::signed([letter; 32], 1);
+        match input.byte() % 8 {
+            7 => head = InstallHead::signed([letter; 32], 1),
+            6 => head = head.with_companions(1),
+            _ => {}
         }
         let body = [head.as_bytes(), &input.body()].concat();
         let token = self.token(input);

@@ -51,12 +51,11 @@ pub fn agree<'a>(first: &Image<'a>, other: &Image<'a>) -> Result<(), Difference<
         return Err(Difference::Pinned);
     }
     for import in other.imports() {
-        let mut of_first = first.imports();
-        let known = of_first.find(|known| known.symbol == import.symbol);
-        if known.is_some_and(|known| known.fingerprint != import.fingerprint) {
-            return Err(Difference::Import {
-                symbol: import.symbol,
-            });
+        let differs = |known: crate::image::Import<'_>| {
+            known.symbol == import.symbol && known.fingerprint != import.fingerprint
+        };
+        if first.imports().any(differs) {
+            return Err(Difference::Import { symbol: import.symbol });
         }
     }
     Ok(())

@@ -56,6 +56,7 @@ pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Re
             target: &plan.target,
             options: build,
             task: Task::Check(format),
+            slice: None,
         };
         checked
             .errors
@@ -84,7 +85,7 @@ fn link(
 ) -> Result<(), BuildError> {
     let mut names = plan.names();
     for unit in plan.units(options)? {
-        let archive = match plan.archive(unit, options, progress) {
+        let archive = match plan.archive(unit, options, None, progress) {
             Ok(archive) => archive,
             Err(error) => {
                 checked.errors.push(error);

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::OWN_FLAGS;
 use super::features::Features;
 use super::workspace::{Example, Package, Workspace};
-use crate::{BuildError, BuildOptions, Color, OptLevel};
+use crate::{BuildError, BuildOptions, Color, Cpu, OptLevel};
 
 /// A task for cargo.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub(super) struct Job<'a> {
     pub(super) target: &'a Path,
     pub(super) options: &'a BuildOptions,
     pub(super) task: Task<'a>,
+    /// The level of a further slice, which is compiled beside the first.
+    pub(super) slice: Option<Cpu>,
 }
 
 impl Job<'_> {
@@ -50,7 +52,7 @@ impl Job<'_> {
     /// The folder for what these flags compile. Cargo does not name files by the flags: packages with different ones would compile
     /// their dependencies again at each build, each over those of the other.
     fn folder(&self) -> PathBuf {
-        match self.package().own_flags(self.options) {
+        match self.package().own_flags(self.slice) {
             None => self.target.to_owned(),
             Some(flags) => {
                 let hash = blake3::hash(flags.as_bytes()).to_hex();

@@ -38,6 +38,7 @@ pub fn expand_package(
         task: Task::Expand {
             image: view == View::Image,
         },
+        slice: None,
     };
     job.expand(progress)
 }

@@ -83,7 +83,7 @@ pub fn build_packages(
         // The C compiler reports its version while cargo compiles.
         let archive = std::thread::scope(|scope| {
             scope.spawn(|| compiler.version());
-            plan.archive(unit, options, progress)
+            plan.archive(unit, options, None, progress)
         })?;
         if let Some(archive) = archive {
             let first = RustSlice {
@@ -94,7 +94,7 @@ pub fn build_packages(
             let mut others = Vec::new();
             for (index, cpu) in levels.into_iter().enumerate().skip(1) {
                 let options = options.at(cpu);
-                let archive = plan.archive(unit, &options, progress)?;
+                let archive = plan.archive(unit, &options, Some(cpu), progress)?;
                 others.extend(archive.map(|archive| RustSlice {
                     archive,
                     c_files: c_files.get(index),

@@ -9,7 +9,7 @@ use super::workspace::{Example, Package, Workspace};
 use super::{examples, folder_of, lock};
 use crate::names::Names;
 use crate::shared_library::io;
-use crate::{BuildError, BuildOptions, Progress};
+use crate::{BuildError, BuildOptions, Cpu, Progress};
 
 /// The library of a package, or an example: one archive.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +129,7 @@ impl BuildPlan {
         Names::beside(&self.folder, others)
     }
 
-    /// Compiles a unit to an archive, if it has Rust ifuncs.
+    /// Compiles a unit to an archive, if it has Rust ifuncs. `slice`: the level of a slice that is not the first.
     ///
     /// Builds with other flags write the same file, and cargo releases its lock before the file is read: the builder
     /// holds its own lock meanwhile.
@@ -137,6 +137,7 @@ impl BuildPlan {
         &self,
         unit: Unit<'_>,
         options: &BuildOptions,
+        slice: Option<Cpu>,
         progress: &mut dyn Progress,
     ) -> Result<Option<Archive>, BuildError> {
         let lock = self.target.join(format!(".{}.lock", folder_of(&options.profile)));
@@ -159,6 +160,7 @@ impl BuildPlan {
             target: &self.target,
             options,
             task,
+            slice,
         };
         let Some(path) = job.compile(progress)? else {
             return Ok(None);

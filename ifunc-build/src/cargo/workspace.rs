@@ -179,9 +179,9 @@ impl Package {
         Cpu::of_slices(self.cpu_of(options), more.copied())
     }
 
-    /// What it sets of the compiler's flags with these options; `None`: nothing.
-    pub(super) fn own_flags(&self, options: &BuildOptions) -> Option<String> {
-        let cpu = self.cpu_of(options);
+    /// What it sets of the compiler's flags, for a further slice of this level; `None`: nothing.
+    pub(super) fn own_flags(&self, slice: Option<Cpu>) -> Option<String> {
+        let cpu = slice.unwrap_or(self.cpu);
         let is_plain = self.panic == PANIC_POLICY && cpu == Cpu::V1 && self.rust_flags.is_empty();
         let flags = || format!("{} {} {:?}", self.panic, cpu.name(), self.rust_flags);
         (!is_plain).then(flags)

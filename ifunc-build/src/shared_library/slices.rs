@@ -40,7 +40,7 @@ pub(crate) fn slices_of<'l>(linked: &[&'l Linked]) -> Result<Vec<Slice<'l>>, Str
         }
         if slices.iter().any(|known| known.machine == machine) {
             return Err(format!(
-                "two are for {machine}; help: flags of its own raise the level of one"
+                "two are for {machine}; help: `-march` among the flags of C sets the level of each: remove it, or one level"
             ));
         }
         slices.push(Slice {

@@ -13,4 +13,5 @@ mod header;
 mod packages;
 mod refusals;
 mod settings;
+mod slices;
 mod std_chains;

@@ -84,6 +84,13 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let valid = host.executor.validate(id, bytes)?;
         let image = valid.image();
         *about = describe(id, len, image).next();
+        let (here, needed) = (host.hello.machine(), image.machine());
+        if !here.runs(needed) {
+            let detail = format!(
+                "the image was built for {needed}, and this target states that it is {here}; help: `cargo ifunc build --cpu {here}`"
+            );
+            return Err(Refusal::new(Rejection::CpuFeature, detail));
+        }
         let signature =
             signature.map_err(|unknown| Refusal::new(Rejection::Signature, unknown.to_string()))?;
         let rules = host.policy.rules();

@@ -345,6 +345,14 @@ impl TargetBuilder {
         self
     }
 
+    /// The target states that its CPU has at most these features, and runs no image that needs others: for a group whose nodes all
+    /// compute the same bits, as a fused multiplication rounds once, or for a process that may be moved to another machine. Bits as in
+    /// the header of images: on x86-64 bit 0 is x86-64-v2, bit 1 v3 and bit 2 v4, and a level has the bits of those below it.
+    pub fn limit_cpu_features(mut self, features: u64) -> Self {
+        self.listen.hello.cpu_features &= features;
+        self
+    }
+
     /// Address space for installed code of all connections, and its maximum number of images; memory is committed as
     /// images arrive. Default 256 MiB and 4096.
     pub fn code_cache(mut self, bytes: usize, images: usize) -> Self {

@@ -14,10 +14,10 @@ use crate::transport::{Link, connect};
 use crate::{ByName, Error, Handle, Source, TargetBuilder};
 
 /// A source that sends frames by hand. Its handle 0 is bound to an ifunc that takes eight bytes.
-struct Raw(Link);
+pub(super) struct Raw(Link);
 
 impl Raw {
-    fn connect(address: &str) -> Self {
+    pub(super) fn connect(address: &str) -> Self {
         let until = Instant::now() + Duration::from_secs(10);
         let mut raw = Self(connect(&address.parse().unwrap(), until).unwrap());
         let image = images::add().encode().unwrap();
@@ -30,7 +30,7 @@ impl Raw {
     }
 
     /// Sends a frame when there is credit.
-    fn send(&mut self, header: Header, body: &[u8]) {
+    pub(super) fn send(&mut self, header: Header, body: &[u8]) {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             if let Some(memory) = self.0.tx().reserve(body.len(), 64).unwrap() {
@@ -61,7 +61,7 @@ impl Raw {
     }
 
     /// The next completion.
-    fn completion(&mut self) -> (Status, String) {
+    pub(super) fn completion(&mut self) -> (Status, String) {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             if let Some(frame) = self.0.rx().peek().unwrap() {

@@ -5,6 +5,8 @@ mod batches;
 mod both_ways;
 mod cancelling;
 #[cfg(not(loom))]
+mod companions;
+#[cfg(not(loom))]
 mod contained;
 mod crowds;
 mod departures;

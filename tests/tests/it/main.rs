@@ -17,4 +17,5 @@ mod ops;
 mod own_worker;
 mod process;
 mod sizes;
+mod slices;
 mod stats;

@@ -18,10 +18,11 @@ const CRATES: [&str; 8] = [
 ];
 
 /// Types that no user meets: other errors contain their text.
-const INTERNAL: [&str; 12] = [
+const INTERNAL: [&str; 14] = [
     "ArenaError",
     "AssemblyError",
     "Closed",
+    "Difference",
     "FrameError",
     "HelloError",
     "InputError",
@@ -30,6 +31,7 @@ const INTERNAL: [&str; 12] = [
     "MalformedFrame",
     "MetaError",
     "SetupError",
+    "SlicesError",
     "UnknownSignature",
 ];
 
