@@ -2,8 +2,8 @@
 
 use ifunc_abi::about::About;
 use ifunc_abi::image::{
-    AARCH64_FEATURES, ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags, ImportKind,
-    Relocation,
+    AARCH64_FEATURES, ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags,
+    ImportKind, Relocation,
 };
 use ifunc_build::LibraryImage;
 use serde::Serialize;
