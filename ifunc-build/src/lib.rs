@@ -28,6 +28,7 @@ mod built;
 mod c;
 mod cargo;
 mod checked;
+mod cpu;
 mod embedded;
 mod error;
 mod library;
@@ -39,16 +40,18 @@ mod own_crates;
 mod progress;
 pub mod script;
 mod shared_library;
+mod triple;
 
 pub use built::{BuiltIfunc, Language};
 pub use c::{build_c, check_c, is_c_source};
 pub use cargo::{CheckOptions, View, build_packages, check_packages, expand_package, target_directory};
 pub use checked::{Checked, CheckedIfunc};
+pub use cpu::Cpu;
 pub use embedded::{EmbeddedImage, embedded_images};
 pub use error::BuildError;
 #[doc(no_inline)]
 pub use ifunc_link as link;
 pub use library::{Library, LibraryError, LibraryImage, read_library};
-pub use options::{BuildOptions, COptions, Color, Cpu, OptLevel};
+pub use options::{BuildOptions, COptions, Color, OptLevel};
 pub use own_crates::is_own_crate;
 pub use progress::{Progress, Quiet};

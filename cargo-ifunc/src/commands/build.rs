@@ -25,7 +25,8 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
             packages: args.package.clone(),
             profile: args.profile.clone(),
             examples: args.example.clone(),
-            cpu: args.cpu.into(),
+            triple: args.machine.target.clone(),
+            cpu: args.machine.cpu()?,
             target_dir: args.target_dir.clone(),
             verbose,
             color,
@@ -49,7 +50,8 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
         let options = COptions {
             profile: args.profile.clone(),
             target_dir: args.target_dir.clone(),
-            cpu: args.cpu.into(),
+            triple: args.machine.target.clone(),
+            cpu: args.machine.cpu()?,
             needed: args.needed.clone(),
             cflags: args
                 .cflags

@@ -48,6 +48,12 @@ pub(crate) fn folder_of(profile: &str) -> &str {
     }
 }
 
+/// The folder of the libraries: that of the profile, and with a target triple, a folder of the triple's name around it.
+pub(crate) fn library_folder(target: &Path, triple: Option<&str>, profile: &str) -> PathBuf {
+    let target = triple.map_or_else(|| target.to_owned(), |triple| target.join(triple));
+    target.join(folder_of(profile))
+}
+
 /// `target/ifunc` of the workspace around the current directory, or of the current directory. Runs `cargo metadata`.
 #[must_use]
 pub fn target_directory() -> PathBuf {
@@ -71,7 +77,8 @@ pub fn build_packages(
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let plan = BuildPlan::read(options)?;
     let mut names = plan.names();
-    let compiler = Compiler::new(None);
+    let triple = &plan.workspace.triple;
+    let compiler = Compiler::new(None, options.triple.as_ref().map(|_| triple))?;
     let mut built = Vec::new();
     for unit in plan.units(options)? {
         let Unit { package, example } = unit;
@@ -139,6 +146,7 @@ fn c_files(
 fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     COptions {
         current_dir: package.manifest_path.parent().map(Path::to_owned),
+        triple: options.triple.clone(),
         cpu: package.cpu_of(options),
         needed: package.needed.clone(),
         cflags: package.c_flags.clone(),
