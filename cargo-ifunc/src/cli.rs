@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::error::Failure;
+use crate::platforms::{self, LibraryPlatforms};
+
 /// Build, inspect and run injected functions, and create projects of them
 #[derive(Debug, Parser)]
 #[command(name = "cargo ifunc", bin_name = "cargo ifunc", version)]
@@ -73,7 +76,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each ifunc becomes target/ifunc/<profile>/NAME.so: the library that a source opens, which contains the image, the part \
-that travels. Without PATH and -p, every ifunc package of the workspace is built.
+that travels; with --target, target/ifunc/<triple>/<profile>/NAME.so. Without PATH and -p, every ifunc package of the workspace is built.
 
 An example is built as a library even if the manifest does not declare it as one. It needs no `main`, but cargo's own \
 `cargo test` and `cargo build --examples` require one, unless the manifest has `[[example]] name = \"NAME\" \
@@ -83,6 +86,8 @@ Examples:
   cargo ifunc build                              # every ifunc package
   cargo ifunc build -p hello-ifuncs --cpu x86-64-v3
   cargo ifunc build --cpu x86-64-v1,x86-64-v3    # two slices: every CPU, and those with AVX2
+  cargo ifunc build --target aarch64-unknown-linux-gnu
+  cargo ifunc build --target x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu
   cargo ifunc build --example greet              # the ifuncs of hello-ifuncs/examples/greet.rs
   cargo ifunc build --message-format json        # where each library is, for programs
   cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
@@ -96,15 +101,8 @@ pub(crate) struct BuildArgs {
     /// Example to build instead of the libraries (repeatable)
     #[arg(long, value_name = "EXAMPLE")]
     pub(crate) example: Vec<String>,
-    /// CPU level to build for; the image records it and the target checks it. With several, separated by commas or
-    /// repeated, the library holds a slice for each, and each target is sent the one that it runs best
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        value_delimiter = ',',
-        default_value = "x86-64-v1"
-    )]
-    pub(crate) cpu: Vec<CpuLevel>,
+    #[command(flatten)]
+    pub(crate) machines: MachinesArgs,
     /// Arguments for the C compiler, separated by blanks, such as --cflags='-Iinclude -DN=4' (repeatable)
     #[arg(
         long = "cflags",
@@ -139,38 +137,59 @@ pub(crate) struct BuildArgs {
     pub(crate) message_format: MessageFormat,
 }
 
-/// A level of the x86-64 psABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CpuLevel {
-    /// Every x86-64 CPU
-    #[value(name = "x86-64-v1", alias = "x86-64")]
-    V1,
-    /// SSE4.2, POPCNT
-    #[value(name = "x86-64-v2")]
-    V2,
-    /// AVX2, BMI, FMA
-    #[value(name = "x86-64-v3")]
-    V3,
-    /// AVX-512
-    #[value(name = "x86-64-v4")]
-    V4,
+/// The machines that images are built for.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct MachinesArgs {
+    /// Target triple to build for, such as aarch64-unknown-linux-gnu; the libraries go to a folder of its name. With several, there are
+    /// libraries for each, and all of them hold the slices of all (repeatable)
+    #[arg(long, value_name = "TRIPLE")]
+    target: Vec<String>,
+    /// CPU to build for: a level of x86-64, such as x86-64-v3, or a version of AArch64 with features, such as
+    /// armv8.1-a+dotprod; the image records it and the target checks it. With several of one architecture, separated by commas or
+    /// repeated, libraries hold a slice for each, and each target is sent the one that it runs best
+    #[arg(long, value_name = "CPU", value_delimiter = ',', value_parser = cpu)]
+    cpu: Vec<ifunc_build::Cpu>,
 }
 
-impl From<CpuLevel> for ifunc_build::Cpu {
-    fn from(level: CpuLevel) -> Self {
-        match level {
-            CpuLevel::V1 => Self::V1,
-            CpuLevel::V2 => Self::V2,
-            CpuLevel::V3 => Self::V3,
-            CpuLevel::V4 => Self::V4,
+impl MachinesArgs {
+    /// The libraries that are built.
+    pub(crate) fn libraries(&self) -> Result<Vec<LibraryPlatforms>, Failure> {
+        let triples: Vec<Option<String>> = match self.target.is_empty() {
+            true => vec![None],
+            false => self.target.iter().cloned().map(Some).collect(),
+        };
+        platforms::libraries(&triples, &self.cpu)
+    }
+}
+
+/// The machine that code is checked for.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct MachineArgs {
+    /// Target triple to check for, such as aarch64-unknown-linux-gnu
+    #[arg(long, value_name = "TRIPLE")]
+    pub(crate) target: Option<String>,
+    /// CPU to check for: a level of x86-64, such as x86-64-v3, or a version of AArch64 with features, such as armv8.1-a+dotprod
+    #[arg(long, value_name = "CPU", value_parser = cpu)]
+    cpu: Option<ifunc_build::Cpu>,
+}
+
+impl MachineArgs {
+    /// The CPU: of no use for a triple of another architecture, for which it is an error.
+    pub(crate) fn cpu(&self) -> Result<ifunc_build::Cpu, Failure> {
+        let cpu = self.cpu.unwrap_or_default();
+        let triple = self.target.as_deref().unwrap_or_default();
+        match self.cpu.is_none() || triple.is_empty() || cpu.is_of(triple) {
+            true => Ok(cpu),
+            false => Err(Failure::Usage(format!(
+                "`--cpu {cpu}` is a CPU of another architecture than `--target {triple}`\nhelp: {}",
+                ifunc_build::Cpu::known()
+            ))),
         }
     }
 }
 
-/// The least of these levels, and all of them.
-pub(crate) fn levels(levels: &[CpuLevel]) -> (ifunc_build::Cpu, Vec<ifunc_build::Cpu>) {
-    let all: Vec<ifunc_build::Cpu> = levels.iter().map(|level| (*level).into()).collect();
-    (all.iter().min().copied().unwrap_or_default(), all)
+fn cpu(name: &str) -> Result<ifunc_build::Cpu, String> {
+    ifunc_build::Cpu::from_name(name).ok_or_else(ifunc_build::Cpu::known)
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -260,9 +279,8 @@ pub(crate) struct CheckArgs {
     /// Compile and link in memory, as a build does
     #[arg(long)]
     pub(crate) full: bool,
-    /// CPU level to check for
-    #[arg(long, value_name = "LEVEL", default_value = "x86-64-v1")]
-    pub(crate) cpu: CpuLevel,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
     /// Arguments for the C compiler, separated by blanks (repeatable)
     #[arg(
         long = "cflags",
@@ -522,14 +540,10 @@ pub(crate) struct RunArgs {
     /// Platform of the source program [default: this machine's]
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) source_on: Option<String>,
-    /// CPU level of the images; with several, separated by commas or repeated, libraries hold a slice for each
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        value_delimiter = ',',
-        default_value = "x86-64-v1"
-    )]
-    pub(crate) cpu: Vec<CpuLevel>,
+    /// CPU of the images, as `cargo ifunc build --cpu` takes it; with several, separated by commas or repeated, libraries hold a slice for
+    /// each
+    #[arg(long, value_name = "CPU", value_delimiter = ',', value_parser = cpu)]
+    pub(crate) cpu: Vec<ifunc_build::Cpu>,
     /// Path to Cargo.toml
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,

@@ -8,6 +8,7 @@ mod commands;
 mod error;
 mod images;
 mod peer;
+mod platforms;
 mod progress;
 mod shell;
 mod workspace;

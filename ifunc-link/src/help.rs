@@ -19,6 +19,7 @@ pub(crate) const PIC_AARCH64: &str =
 pub(crate) const GOT_RELATIVE_AARCH64: &str =
     "compile with `-fPIC`: `-fpic` counts from the GOT of a linked file, which an image does not have";
 pub(crate) const UNSUPPORTED_AARCH64: &str = "compile with `-fPIC` and without unusual code-model options; hand-written assembler must use `bl sym`, `adrp` with `:lo12:sym`, or `:got:sym` with `:got_lo12:sym`";
+pub(crate) const OUTLINE_ATOMICS: &str = "compile with `-mno-outline-atomics`, and Rust with `-Ctarget-feature=-outline-atomics`, or link the compiler's library (`-print-libgcc-file-name`): no target has the functions that choose between two kinds of atomic instructions";
 pub(crate) const SYMBOL_NAME: &str =
     "imports have names of printable ASCII without blanks, at most 1024 bytes";
 pub(crate) const SYMBOL_VERSION: &str =

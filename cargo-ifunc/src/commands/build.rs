@@ -10,24 +10,49 @@ use ifunc_build::{
 };
 use serde::Serialize;
 
-use crate::cli::{BuildArgs, MessageFormat, levels};
+use crate::cli::{BuildArgs, MessageFormat};
 use crate::error::Failure;
+use crate::platforms::LibraryPlatforms;
 use crate::progress::{BuildProgress, imports_of};
 use crate::shell::Shell;
 use crate::workspace::{Workspace, unreadable};
 
 pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
     let started = Instant::now();
+    let mut built = Vec::new();
+    for library in args.machines.libraries()? {
+        built.extend(build(args, library, shell)?);
+    }
+    if args.message_format == MessageFormat::Json {
+        let mut out = std::io::stdout().lock();
+        for ifunc in &built {
+            serde_json::to_writer(&mut out, &Message::of(ifunc)).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    shell.status(
+        "Finished",
+        format_args!(
+            "{} in {:.2}s",
+            Counted(built.len(), "ifunc"),
+            started.elapsed().as_secs_f64()
+        ),
+    );
+    Ok(())
+}
+
+/// Builds the libraries of one platform.
+fn build(args: &BuildArgs, library: LibraryPlatforms, shell: &mut Shell) -> Result<Vec<BuiltIfunc>, Failure> {
     let color = shell.color();
     let verbose = shell.is_verbose();
-    let (cpu, slices) = levels(&args.cpu);
-    let built = if args.files.is_empty() {
+    if args.files.is_empty() {
         let options = BuildOptions {
             packages: args.package.clone(),
             profile: args.profile.clone(),
             examples: args.example.clone(),
-            cpu,
-            slices,
+            triple: library.triple,
+            cpu: library.cpu,
+            slices: library.slices,
             target_dir: args.target_dir.clone(),
             verbose,
             color,
@@ -45,14 +70,15 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
                 return Err(workspace.no_ifunc_package());
             }
         }
-        built
+        Ok(built)
     } else {
         check_files(args)?;
         let options = COptions {
             profile: args.profile.clone(),
             target_dir: args.target_dir.clone(),
-            cpu,
-            slices,
+            triple: library.triple,
+            cpu: library.cpu,
+            slices: library.slices,
             needed: args.needed.clone(),
             cflags: args
                 .cflags
@@ -70,24 +96,8 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
         if let Some(library) = library_of_the_source_only(args, &built) {
             shell.warning(library);
         }
-        built
-    };
-    if args.message_format == MessageFormat::Json {
-        let mut out = std::io::stdout().lock();
-        for ifunc in &built {
-            serde_json::to_writer(&mut out, &Message::of(ifunc)).map_err(std::io::Error::from)?;
-            writeln!(out)?;
-        }
+        Ok(built)
     }
-    shell.status(
-        "Finished",
-        format_args!(
-            "{} in {:.2}s",
-            Counted(built.len(), "ifunc"),
-            started.elapsed().as_secs_f64()
-        ),
-    );
-    Ok(())
 }
 
 /// Libraries that every process has.

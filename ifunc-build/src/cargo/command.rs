@@ -9,6 +9,7 @@ use std::process::Command;
 use super::OWN_FLAGS;
 use super::features::Features;
 use super::workspace::{Example, Package, Workspace};
+use crate::triple::Triple;
 use crate::{BuildError, BuildOptions, Color, Cpu, OptLevel};
 
 /// A task for cargo.
@@ -39,7 +40,7 @@ pub(super) struct Job<'a> {
     pub(super) target: &'a Path,
     pub(super) options: &'a BuildOptions,
     pub(super) task: Task<'a>,
-    /// The level of a further slice, which is compiled beside the first.
+    /// The CPU of a further slice, which is compiled beside the first.
     pub(super) slice: Option<Cpu>,
 }
 
@@ -49,10 +50,16 @@ impl Job<'_> {
         self.packages[0]
     }
 
+    /// The triple that is compiled for.
+    pub(super) fn triple(&self) -> Triple {
+        let triple = self.options.triple.as_deref();
+        triple.map_or_else(|| self.workspace.triple.clone(), Triple::of_compiler)
+    }
+
     /// The folder for what these flags compile. Cargo does not name files by the flags: packages with different ones would compile
     /// their dependencies again at each build, each over those of the other.
     fn folder(&self) -> PathBuf {
-        match self.package().own_flags(self.slice) {
+        match self.package().own_flags(self.options, self.slice) {
             None => self.target.to_owned(),
             Some(flags) => {
                 let hash = blake3::hash(flags.as_bytes()).to_hex();
@@ -76,7 +83,7 @@ impl Job<'_> {
                 match image {
                     true => self.add_image_flags(&mut command),
                     // Both views then share macros, compiled once.
-                    false => drop(command.arg("--target").arg(&self.workspace.host)),
+                    false => drop(command.arg("--target").arg(self.triple().name())),
                 }
             }
             _ => {
@@ -160,7 +167,7 @@ impl Job<'_> {
     /// Target and flags of images.
     fn add_image_flags(&self, command: &mut Command) {
         // With an explicit target, build scripts and macros are compiled without the flags for images.
-        command.arg("--target").arg(&self.workspace.host);
+        command.arg("--target").arg(self.triple().name());
         command.env("CARGO_ENCODED_RUSTFLAGS", self.rustflags());
         command.env_remove("RUSTFLAGS");
     }
@@ -232,11 +239,9 @@ impl Job<'_> {
         if let Some(level) = opt_level(self.options) {
             flags.push(format!("-Copt-level={}", level.flag()).into());
         }
-        if self.workspace.host.starts_with("x86_64-") {
-            // The level that the image states, whatever the toolchain's default.
-            let cpu = self.package().cpu_of(self.options).of_compilers();
-            flags.push(format!("-Ctarget-cpu={cpu}").into());
-        }
+        // The CPU that the image states, whatever the toolchain's default.
+        let cpu = self.package().cpu_of(self.options);
+        flags.extend(cpu.flags_of_rustc().into_iter().map(OsString::from));
         flags.extend(self.package().rust_flags.iter().map(OsString::from));
         for directory in &self.workspace.foreign {
             let mut flag = OsString::from("--remap-path-prefix=");

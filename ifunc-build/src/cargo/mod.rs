@@ -48,6 +48,12 @@ pub(crate) fn folder_of(profile: &str) -> &str {
     }
 }
 
+/// The folder of the libraries: that of the profile, and with a target triple, a folder of the triple's name around it.
+pub(crate) fn library_folder(target: &Path, triple: Option<&str>, profile: &str) -> PathBuf {
+    let target = triple.map_or_else(|| target.to_owned(), |triple| target.join(triple));
+    target.join(folder_of(profile))
+}
+
 /// `target/ifunc` of the workspace around the current directory, or of the current directory. Runs `cargo metadata`.
 #[must_use]
 pub fn target_directory() -> PathBuf {
@@ -71,7 +77,8 @@ pub fn build_packages(
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let plan = BuildPlan::read(options)?;
     let mut names = plan.names();
-    let compiler = Compiler::new(None);
+    let triple = &plan.workspace.triple;
+    let compiler = Compiler::new(None, options.triple.as_ref().map(|_| triple))?;
     let mut built = Vec::new();
     for unit in plan.units(options)? {
         let Unit { package, example } = unit;
@@ -79,7 +86,7 @@ pub fn build_packages(
         let c_options = c_options(package, options);
         let c_files = c_files(package, &c_options, names.folder(), progress)?;
         // The first slice, and the others.
-        let levels = package.levels(options);
+        let platforms = package.platforms(options);
         // The C compiler reports its version while cargo compiles.
         let archive = std::thread::scope(|scope| {
             scope.spawn(|| compiler.version());
@@ -92,8 +99,9 @@ pub fn build_packages(
                 options: options.clone(),
             };
             let mut others = Vec::new();
-            for (index, cpu) in levels.into_iter().enumerate().skip(1) {
-                let options = options.at(cpu);
+            for (index, platform) in platforms.into_iter().enumerate().skip(1) {
+                let cpu = platform.cpu;
+                let options = options.at(platform);
                 let archive = plan.archive(unit, &options, Some(cpu), progress)?;
                 others.extend(archive.map(|archive| RustSlice {
                     archive,
@@ -151,8 +159,9 @@ fn c_files(
 fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     COptions {
         current_dir: package.manifest_path.parent().map(Path::to_owned),
+        triple: options.triple.clone(),
         cpu: package.cpu_of(options),
-        slices: package.levels(options),
+        slices: package.platforms(options),
         needed: package.needed.clone(),
         cflags: package.c_flags.clone(),
         link_args: package.link_args.clone(),

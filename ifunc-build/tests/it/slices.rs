@@ -10,7 +10,7 @@ fn options(files: &Files, levels: &[Cpu]) -> COptions {
     COptions {
         target_dir: Some(files.path("out")),
         cpu: levels[0],
-        slices: levels.to_vec(),
+        slices: levels.iter().map(|level| (*level).into()).collect(),
         ..COptions::default()
     }
 }

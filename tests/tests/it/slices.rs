@@ -26,7 +26,7 @@ impl Fat {
         let options = COptions {
             target_dir: Some(folder.path().to_owned()),
             cpu: levels[0],
-            slices: levels.to_vec(),
+            slices: levels.iter().map(|level| (*level).into()).collect(),
             ..COptions::default()
         };
         let built = build_c(&[file], &options, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));

@@ -55,14 +55,14 @@ fn packages(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
             return Err(workspace.no_ifunc_package());
         }
     }
-    let options = options(args, None, shell);
+    let options = options(args, None, shell)?;
     Ok(check_packages(&options, &mut BuildProgress::new(shell))?)
 }
 
 /// Prints cargo's messages; also returns whether the other packages of the workspace have no errors.
 fn for_editor(args: &CheckArgs, format: &str, shell: &mut Shell) -> Result<(Checked, bool), Failure> {
     let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
-    let options = options(args, Some(format.to_owned()), shell);
+    let options = options(args, Some(format.to_owned()), shell)?;
     let mut editor = Editor::new(BuildProgress::new(shell));
     // An editor checks every workspace it opens, also one without ifuncs.
     let checked = match workspace.ifunc_packages().is_empty() && args.package.is_empty() {
@@ -83,11 +83,12 @@ fn for_editor(args: &CheckArgs, format: &str, shell: &mut Shell) -> Result<(Chec
     Ok((checked, well))
 }
 
-fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> CheckOptions {
-    CheckOptions {
+fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> Result<CheckOptions, Failure> {
+    Ok(CheckOptions {
         build: BuildOptions {
             packages: args.package.clone(),
-            cpu: args.cpu.into(),
+            triple: args.machine.target.clone(),
+            cpu: args.machine.cpu()?,
             target_dir: args.target_dir.clone(),
             verbose: shell.is_verbose(),
             color: shell.color(),
@@ -95,7 +96,7 @@ fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> CheckOp
         },
         link: args.full,
         messages,
-    }
+    })
 }
 
 fn files(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
@@ -117,7 +118,8 @@ fn files(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
         }
     }
     let options = COptions {
-        cpu: args.cpu.into(),
+        triple: args.machine.target.clone(),
+        cpu: args.machine.cpu()?,
         cflags: args
             .cflags
             .iter()

@@ -16,9 +16,10 @@ use ifunc_build::BuildOptions;
 use ifunc_rt::keys::SecretKey;
 use tempfile::TempDir;
 
-use crate::cli::{CargoArgs, CpuLevel, RunArgs, Transport, levels};
+use crate::cli::{CargoArgs, RunArgs, Transport};
 use crate::error::Failure;
 use crate::images;
+use crate::platforms::LibraryPlatforms;
 use crate::shell::Shell;
 use crate::workspace::{Programs, Workspace, how_to_start, short_name};
 use host::{Binaries, RuntimeFeature};
@@ -49,8 +50,15 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         )));
     }
     let profile = if args.release { "release" } else { &args.profile };
-    let libraries = libraries(&workspace, host, &programs, &cargo, &args.cpu, shell)?;
     let platforms = Platforms::of(args);
+    let folders = libraries(
+        &workspace,
+        host,
+        &programs,
+        &cargo,
+        platforms.libraries(&args.cpu)?,
+        shell,
+    )?;
     let binaries = Binaries {
         host,
         programs: &programs,
@@ -59,7 +67,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         feature: RuntimeFeature::of(args.transport),
     };
     let bins = host::build(&workspace, binaries, &cargo, shell)?;
-    let mut environment = Vec::from_iter(libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())));
+    let mut environment = Vec::new();
     let keys = matches!(args.transport, Transport::Tls).then(keys).transpose()?;
     if let Some((_folder, variables)) = &keys {
         environment.extend(variables.clone());
@@ -71,6 +79,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     let place = format!("{short}-{}", std::process::id());
     let session = Session {
         environment,
+        folders,
         platforms,
         args: &args.args,
         // A server without clients runs until it is stopped.
@@ -106,16 +115,16 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     }
 }
 
-/// Builds the images that the programs use: those of the packages that they depend on, or of the whole workspace. `None`: there are none.
+/// Builds the libraries that the programs use: those of the packages that they depend on, or of the whole workspace. Returns the folder
+/// for the programs of each platform; none if there are no libraries.
 fn libraries(
     workspace: &Workspace,
     host: &Package,
     programs: &Programs,
     cargo: &CargoArgs,
-    cpu: &[CpuLevel],
+    libraries: Vec<LibraryPlatforms>,
     shell: &mut Shell,
-) -> Result<Option<PathBuf>, Failure> {
-    let (cpu, slices) = levels(cpu);
+) -> Result<Folders, Failure> {
     let of_programs = programs
         .all()
         .filter_map(|bin| workspace.package_of_binary(host, bin));
@@ -131,25 +140,33 @@ fn libraries(
         let all = workspace.ifunc_packages().into_iter();
         packages.extend(all.map(|package| package.name.to_string()));
         if packages.is_empty() {
-            return Ok(None);
+            return Ok(Folders::new());
         }
     }
-    let options = BuildOptions {
-        packages,
-        cpu,
-        slices,
-        verbose: shell.is_verbose(),
-        color: shell.color(),
-        ..cargo.options()
-    };
-    let built = images::build(options, shell)?.ok_or_else(|| {
-        Failure::Message(format!(
-            "the host package depends on no package with an ifunc\n{}",
-            how_to_start()
-        ))
-    })?;
-    Ok(Some(built))
+    let mut folders = Folders::new();
+    for library in libraries {
+        let options = BuildOptions {
+            packages: packages.clone(),
+            triple: library.triple.clone(),
+            cpu: library.cpu,
+            slices: library.slices,
+            verbose: shell.is_verbose(),
+            color: shell.color(),
+            ..cargo.options()
+        };
+        let built = images::build(options, shell)?.ok_or_else(|| {
+            Failure::Message(format!(
+                "the host package depends on no package with an ifunc\n{}",
+                how_to_start()
+            ))
+        })?;
+        folders.push((library.triple, built));
+    }
+    Ok(folders)
 }
+
+/// The folders of the libraries for programs of each platform.
+type Folders = Vec<(Option<String>, PathBuf)>;
 
 /// What the programs of a run read from the environment.
 type Variables = Vec<(&'static str, OsString)>;

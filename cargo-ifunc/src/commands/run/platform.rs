@@ -5,7 +5,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+use ifunc_build::Cpu;
+
 use crate::cli::RunArgs;
+use crate::error::Failure;
+use crate::platforms::LibraryPlatforms;
 use crate::workspace::Programs;
 
 /// A platform; `None` is that of this machine.
@@ -24,6 +28,12 @@ impl<'a> Platforms<'a> {
             target: args.target_on.as_deref(),
             source: args.source_on.as_deref(),
         }
+    }
+
+    /// The libraries that the programs open, with slices for both platforms.
+    pub(super) fn libraries(self, cpus: &[Cpu]) -> Result<Vec<LibraryPlatforms>, Failure> {
+        let triples: Vec<Option<String>> = self.all().map(|triple| triple.map(str::to_owned)).collect();
+        crate::platforms::libraries(&triples, cpus)
     }
 
     /// Each of them once.

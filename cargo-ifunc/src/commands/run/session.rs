@@ -1,7 +1,7 @@
 //! A session: a target and a source, from start to end.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// The arguments and environment of every program of a session.
 pub(super) struct Session<'a> {
     pub(super) environment: Vec<(&'static str, OsString)>,
+    /// Those of the libraries, for programs of each platform.
+    pub(super) folders: Vec<(Option<String>, PathBuf)>,
     pub(super) platforms: Platforms<'a>,
     pub(super) args: &'a [OsString],
     /// `None`: until they end.
@@ -204,6 +206,9 @@ impl Session<'_> {
         let mut command = platform::command(platform, program);
         command.args(self.args).env("IFUNC_ADDR", address);
         command.envs(self.environment.clone());
+        if let Some((_, folder)) = self.folders.iter().find(|(of, _)| of.as_deref() == platform) {
+            command.env("IFUNC_LIB_DIR", folder);
+        }
         shell.status(
             "Running",
             format_args!("`{}` ({address})", crate::shell::shown(program)),
