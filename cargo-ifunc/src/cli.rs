@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use ifunc_build::{Cpu, Slice};
+
+use crate::error::Failure;
+
 /// Build, inspect and run injected functions, and create projects of them
 #[derive(Debug, Parser)]
 #[command(name = "cargo ifunc", bin_name = "cargo ifunc", version)]
@@ -73,7 +77,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each ifunc becomes target/ifunc/<profile>/NAME.so: the library that a source opens, which contains the image, the part \
-that travels. Without PATH and -p, every ifunc package of the workspace is built.
+that travels; with --target, target/ifunc/<triple>/<profile>/NAME.so. Without PATH and -p, every ifunc package of the workspace is built.
 
 An example is built as a library even if the manifest does not declare it as one. It needs no `main`, but cargo's own \
 `cargo test` and `cargo build --examples` require one, unless the manifest has `[[example]] name = \"NAME\" \
@@ -83,6 +87,7 @@ Examples:
   cargo ifunc build                              # every ifunc package
   cargo ifunc build -p hello-ifuncs --cpu x86-64-v3
   cargo ifunc build --cpu x86-64-v1,x86-64-v3    # two slices: every CPU, and those with AVX2
+  cargo ifunc build --target aarch64-unknown-linux-gnu
   cargo ifunc build --example greet              # the ifuncs of hello-ifuncs/examples/greet.rs
   cargo ifunc build --message-format json        # where each library is, for programs
   cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
@@ -96,15 +101,8 @@ pub(crate) struct BuildArgs {
     /// Example to build instead of the libraries (repeatable)
     #[arg(long, value_name = "EXAMPLE")]
     pub(crate) example: Vec<String>,
-    /// CPU level to build for; the image records it and the target checks it. With several, separated by commas or
-    /// repeated, the library holds a slice for each, and each target is sent the one that it runs best
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        value_delimiter = ',',
-        default_value = "x86-64-v1"
-    )]
-    pub(crate) cpu: Vec<CpuLevel>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
     /// Arguments for the C compiler, separated by blanks, such as --cflags='-Iinclude -DN=4' (repeatable)
     #[arg(
         long = "cflags",
@@ -139,38 +137,84 @@ pub(crate) struct BuildArgs {
     pub(crate) message_format: MessageFormat,
 }
 
-/// A level of the x86-64 psABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CpuLevel {
-    /// Every x86-64 CPU
-    #[value(name = "x86-64-v1", alias = "x86-64")]
-    V1,
-    /// SSE4.2, POPCNT
-    #[value(name = "x86-64-v2")]
-    V2,
-    /// AVX2, BMI, FMA
-    #[value(name = "x86-64-v3")]
-    V3,
-    /// AVX-512
-    #[value(name = "x86-64-v4")]
-    V4,
+/// The machines that images are built for.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct MachineArgs {
+    /// Target triple to build for, such as aarch64-unknown-linux-gnu; the libraries go to a folder of its name. With several,
+    /// libraries hold slices for each, and are those of this machine, if its triple is one, or of the first
+    #[arg(long, value_name = "TRIPLE")]
+    target: Vec<String>,
+    /// CPU to build for: a level of x86-64, such as x86-64-v3, or a version of AArch64 with features, such as
+    /// armv8.1-a+dotprod; the image records it and the target checks it. With several, separated by commas or repeated,
+    /// libraries hold a slice for each, and each target is sent the one that it runs best
+    #[arg(long, value_name = "CPU", value_parser = cpu, value_delimiter = ',')]
+    cpu: Vec<Cpu>,
 }
 
-impl From<CpuLevel> for ifunc_build::Cpu {
-    fn from(level: CpuLevel) -> Self {
-        match level {
-            CpuLevel::V1 => Self::V1,
-            CpuLevel::V2 => Self::V2,
-            CpuLevel::V3 => Self::V3,
-            CpuLevel::V4 => Self::V4,
+/// What libraries are built for.
+#[derive(Debug)]
+pub(crate) struct Machines {
+    pub(crate) triple: Option<String>,
+    pub(crate) cpu: Cpu,
+    pub(crate) slices: Vec<Slice>,
+}
+
+impl MachineArgs {
+    /// The first slice and the others. A CPU of no triple is of no use: that is an error.
+    pub(crate) fn machines(&self) -> Result<Machines, Failure> {
+        let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let mut triples: Vec<Option<&str>> = self.target.iter().map(|triple| Some(&**triple)).collect();
+        if triples.is_empty() {
+            triples.push(None);
+        } else if let (2.., Some(own)) = (
+            triples.len(),
+            triples.iter().position(|triple| *triple == Some(&here)),
+        ) {
+            triples.remove(own);
+            triples.insert(0, None);
+        }
+        if let Some(cpu) = self.cpu.iter().find(|cpu| {
+            let is_of = |triple: &Option<&str>| self.target.is_empty() || cpu.is_of(triple.unwrap_or(&here));
+            !triples.iter().any(is_of)
+        }) {
+            return Err(Failure::Usage(format!(
+                "`--cpu {cpu}` is a CPU of another architecture than `--target {}`\nhelp: {}",
+                self.target.join(" --target "),
+                Cpu::known()
+            )));
+        }
+        let mut slices = Vec::new();
+        for triple in triples {
+            let is_of = |cpu: &&Cpu| self.target.is_empty() || cpu.is_of(triple.unwrap_or(&here));
+            let mut cpus: Vec<Cpu> = self.cpu.iter().filter(is_of).copied().collect();
+            cpus.sort_by_key(|cpu| cpu.features().count_ones());
+            if cpus.is_empty() {
+                cpus.push(Cpu::default());
+            }
+            let triple = triple.map(str::to_owned);
+            slices.extend(cpus.into_iter().map(|cpu| Slice {
+                triple: triple.clone(),
+                cpu,
+            }));
+        }
+        let Slice { triple, cpu } = slices.remove(0);
+        Ok(Machines { triple, cpu, slices })
+    }
+
+    /// The only machine.
+    pub(crate) fn only(&self) -> Result<Machines, Failure> {
+        let machines = self.machines()?;
+        match machines.slices.is_empty() {
+            true => Ok(machines),
+            false => Err(Failure::Usage(
+                "`check` takes one `--target` and one `--cpu`\nhelp: check for each by itself".into(),
+            )),
         }
     }
 }
 
-/// The least of these levels, and all of them.
-pub(crate) fn levels(levels: &[CpuLevel]) -> (ifunc_build::Cpu, Vec<ifunc_build::Cpu>) {
-    let all: Vec<ifunc_build::Cpu> = levels.iter().map(|level| (*level).into()).collect();
-    (all.iter().min().copied().unwrap_or_default(), all)
+fn cpu(name: &str) -> Result<Cpu, String> {
+    Cpu::from_name(name).ok_or_else(Cpu::known)
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -260,9 +304,8 @@ pub(crate) struct CheckArgs {
     /// Compile and link in memory, as a build does
     #[arg(long)]
     pub(crate) full: bool,
-    /// CPU level to check for
-    #[arg(long, value_name = "LEVEL", default_value = "x86-64-v1")]
-    pub(crate) cpu: CpuLevel,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
     /// Arguments for the C compiler, separated by blanks (repeatable)
     #[arg(
         long = "cflags",
@@ -511,14 +554,8 @@ pub(crate) struct RunArgs {
     /// Build the programs with the release profile
     #[arg(short, long, conflicts_with = "profile")]
     pub(crate) release: bool,
-    /// CPU level of the images; with several, separated by commas or repeated, libraries hold a slice for each
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        value_delimiter = ',',
-        default_value = "x86-64-v1"
-    )]
-    pub(crate) cpu: Vec<CpuLevel>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
     /// Path to Cargo.toml
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,

@@ -78,8 +78,9 @@ pub const NOW: &str = "__ifunc_now";
 /// ```
 pub const REPLACE_EXPORT: &str = "__ifunc_replace_export";
 
-/// Functions that compilers emit calls to. Every image may import them; a Rust image contains its own.
-pub const COMPILER_IMPORTS: [&str; 7] = [
+/// What compilers refer to on their own: functions, and [`STACK_GUARD`]. Every image may import them; a Rust image contains its own
+/// functions.
+pub const COMPILER_IMPORTS: [&str; 8] = [
     "memcpy",
     "memmove",
     "memset",
@@ -87,7 +88,12 @@ pub const COMPILER_IMPORTS: [&str; 7] = [
     "bcmp",
     "strlen",
     "__stack_chk_fail",
+    STACK_GUARD,
 ];
+
+/// The variable whose value guarded stack frames hold, of the type `uintptr_t`, on AArch64. Compilers for x86-64 take the value from the
+/// thread.
+pub const STACK_GUARD: &str = "__stack_chk_guard";
 
 /// Section of an ifunc library (`.so`) that holds an ifunc's images, as [`slices`](crate::slices): this prefix and the ifunc's name.
 pub const IMAGE_SECTION: &str = ".ifunc.image.";

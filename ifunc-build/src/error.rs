@@ -59,6 +59,30 @@ pub enum BuildError {
         /// The ifunc packages of the workspace.
         known: Vec<String>,
     },
+    /// A target triple that no image can be for.
+    #[error(
+        "no image can be built for `{triple}`\nhelp: images are for x86-64 and AArch64 Linux: `x86_64-unknown-linux-gnu`, `aarch64-unknown-linux-gnu`"
+    )]
+    UnknownTriple {
+        /// The triple.
+        triple: String,
+    },
+    /// The C compiler compiles for another architecture than that of the triple.
+    #[error(
+        "`{compiler}` compiles for `{machine}`, and images for `{triple}` are to be built\nhelp: name a compiler for it in the environment variable `{variable}`; `{default}` is in the package `gcc-{}` of Debian and Ubuntu", default.trim_end_matches("-gcc")
+    )]
+    OtherMachine {
+        /// The compiler.
+        compiler: String,
+        /// The machine that it states.
+        machine: String,
+        /// The triple.
+        triple: String,
+        /// The variable that would name another compiler.
+        variable: String,
+        /// GNU's compiler for the triple.
+        default: String,
+    },
     /// A package that was named has no ifuncs.
     #[error("package `{package}` has no ifunc\nhelp: {help}")]
     NoIfuncs {
@@ -95,15 +119,19 @@ pub enum BuildError {
     },
     /// C code for CPU features that an image cannot state.
     #[error(
-        "{flags} enables CPU features of no x86-64 level ({macros}), so that no target could detect that it lacks them\nhelp: an image states a level, `-march={nearest}` is the nearest; code for more goes into functions with `__attribute__((target(..)))`, called where `__builtin_cpu_init()` and then `__builtin_cpu_supports(..)` say so"
+        "{flags} enables CPU features {of} ({macros}), so that no target could detect that it lacks them\nhelp: `-march={nearest}` is the nearest that an image can state; code for more goes into functions with `__attribute__((target(..)))`, called where {check}"
     )]
     CpuFeatures {
         /// The flags that enable the features, or the compiler.
         flags: String,
         /// The macros that it predefines for them.
         macros: String,
-        /// The nearest level: that of all other features.
-        nearest: &'static str,
+        /// What of the architecture an image can state.
+        of: &'static str,
+        /// The nearest that it can state: all other features.
+        nearest: String,
+        /// How code finds out what the CPU has.
+        check: &'static str,
     },
     /// A setting of needed shared libraries is not a soname.
     #[error(

@@ -1,7 +1,8 @@
 //! The options of a build.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+use crate::{Cpu, Slice};
 
 /// Whether diagnostics of the compiler are coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,68 +12,6 @@ pub enum Color {
     Never,
     /// Always: the caller writes to a terminal.
     Always,
-}
-
-/// The CPUs that code is built for: a level of the x86-64 psABI, recorded in the image and checked when a target
-/// installs it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cpu {
-    /// x86-64-v1: every x86-64 CPU.
-    #[default]
-    V1,
-    /// x86-64-v2: SSE4.2, POPCNT.
-    V2,
-    /// x86-64-v3: AVX2, BMI, FMA.
-    V3,
-    /// x86-64-v4: AVX-512.
-    V4,
-}
-
-impl Cpu {
-    /// Every level, the lowest first.
-    pub const ALL: [Self; 4] = [Self::V1, Self::V2, Self::V3, Self::V4];
-
-    /// The level's name in `--cpu` and manifests.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "x86-64-v1",
-            Self::V2 => "x86-64-v2",
-            Self::V3 => "x86-64-v3",
-            Self::V4 => "x86-64-v4",
-        }
-    }
-
-    /// The level of a name; `x86-64` is v1, as in compilers.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "x86-64" => Some(Self::V1),
-            _ => Self::ALL.into_iter().find(|level| level.name() == name),
-        }
-    }
-
-    /// These levels and that of the first slice, each once and the lowest first. Those below `least` are left out.
-    #[must_use]
-    pub(crate) fn of_slices(least: Self, more: impl IntoIterator<Item = Self>) -> Vec<Self> {
-        let more: BTreeSet<Self> = more.into_iter().filter(|level| *level > least).collect();
-        std::iter::once(least).chain(more).collect()
-    }
-
-    /// The compilers' name: v1 has no number there.
-    #[must_use]
-    pub(crate) const fn of_compilers(self) -> &'static str {
-        match self {
-            Self::V1 => "x86-64",
-            other => other.name(),
-        }
-    }
-
-    /// The feature bits of an image: bit 0 is v2, bit 1 v3, bit 2 v4, each with those below it.
-    #[must_use]
-    pub const fn features(self) -> u64 {
-        (1 << self as u64) - 1
-    }
 }
 
 /// The compiler's optimisation level.
@@ -127,12 +66,15 @@ pub struct BuildOptions {
     pub profile: String,
     /// Examples of the packages that hold ifuncs, built instead of the libraries.
     pub examples: Vec<String>,
-    /// The least CPU level that Rust and C code is built for: `[package.metadata.ifunc] cpu` of a package and its C
-    /// flags may raise it.
+    /// The target triple that is compiled for, such as `aarch64-unknown-linux-gnu`, and the libraries then go to a folder of its
+    /// name, as in cargo; that of the compiler if `None`.
+    pub triple: Option<String>,
+    /// The least CPU that Rust and C code is built for: `[package.metadata.ifunc] cpu` of a package and its C
+    /// flags may raise it. Code for another architecture is built for the least CPU of that.
     pub cpu: Cpu,
-    /// More levels: libraries have a slice for each, beside the one of `cpu`. `[package.metadata.ifunc] cpu` of a package may add
-    /// to them. Levels below the least are left out.
-    pub slices: Vec<Cpu>,
+    /// More machines: libraries have a slice for each, beside the one of `triple` and `cpu`. `[package.metadata.ifunc] cpu` of a
+    /// package may add to them.
+    pub slices: Vec<Slice>,
     /// Optimisation of the Rust code, instead of the profile's.
     pub opt_level: Option<OptLevel>,
     /// Link-time optimisation of the Rust code over all crates. On except in tests of the builder.
@@ -163,6 +105,7 @@ impl Default for BuildOptions {
             packages: Vec::new(),
             profile: "release".into(),
             examples: Vec::new(),
+            triple: None,
             cpu: Cpu::V1,
             slices: Vec::new(),
             opt_level: None,
@@ -179,17 +122,6 @@ impl Default for BuildOptions {
     }
 }
 
-impl BuildOptions {
-    /// The same for a slice of this level.
-    pub(crate) fn at(&self, cpu: Cpu) -> Self {
-        Self {
-            cpu,
-            slices: Vec::new(),
-            ..self.clone()
-        }
-    }
-}
-
 /// The options of [`build_c`](crate::build_c).
 #[derive(Clone, Debug)]
 pub struct COptions {
@@ -201,12 +133,16 @@ pub struct COptions {
     /// The folder of the libraries; if `None`, `<workspace target directory>/ifunc`, or `./target/ifunc` outside a
     /// workspace.
     pub target_dir: Option<PathBuf>,
-    /// The C compiler and its first arguments, separated by blanks; `$CC` or `cc` if `None`.
+    /// The target triple that is compiled for, and the libraries then go to a folder of its name; that of the compiler if
+    /// `None`.
+    pub triple: Option<String>,
+    /// The C compiler and its first arguments, separated by blanks; `$CC` or `cc` if `None`. With a
+    /// [`triple`](Self::triple) `$CC_TRIPLE`, or the one that GNU has for it, comes before.
     pub compiler: Option<String>,
-    /// The CPU level that the code is built for; `cflags` may raise it.
+    /// The CPU that the code is built for; `cflags` may raise it. Code for another architecture is built for the least CPU of that.
     pub cpu: Cpu,
-    /// More levels: libraries have a slice for each, beside the one of `cpu`.
-    pub slices: Vec<Cpu>,
+    /// More machines: libraries have a slice for each, beside the one of `triple` and `cpu`.
+    pub slices: Vec<Slice>,
     /// Sonames of shared libraries that the ifuncs need on the target, such as `libz.so.1`.
     pub needed: Vec<String>,
     /// More arguments for the compiler: `-I`, `-D`, `-march`. They follow the builder's own.
@@ -226,6 +162,7 @@ impl Default for COptions {
             profile: "release".into(),
             target_dir: None,
             compiler: None,
+            triple: None,
             cpu: Cpu::V1,
             slices: Vec::new(),
             needed: Vec::new(),
@@ -234,18 +171,5 @@ impl Default for COptions {
             verbose: false,
             color: Color::Never,
         }
-    }
-}
-
-impl COptions {
-    /// The options of each slice, the first one first.
-    pub(crate) fn of_slices(&self) -> Vec<Self> {
-        let levels = Cpu::of_slices(self.cpu, self.slices.iter().copied());
-        let at = |cpu| Self {
-            cpu,
-            slices: Vec::new(),
-            ..self.clone()
-        };
-        levels.into_iter().map(at).collect()
     }
 }

@@ -20,10 +20,10 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use crate::arch;
+use crate::page::page_size;
 use crate::ranges::FreeRanges;
 
-/// Size of a page.
-pub(crate) const PAGE: usize = 4096;
 /// What allocations are rounded to: a cache line, so that no line holds code of two images.
 const GRANULE: usize = 64;
 /// Most bytes that were freed and wait for the barrier, unless the room is needed before. In arenas of less than 16 times as much, a
@@ -48,7 +48,8 @@ pub(crate) struct Arena {
     resident: PageSet,
     /// Everything below was handed out at least once.
     used: usize,
-    /// The kernel can make all cores discard decoded instructions. Without that an address is used once.
+    /// The kernel can make all cores discard decoded instructions. Without that an address is used once, so that no core has run
+    /// what lay there.
     serializes: bool,
     /// Stays mapped when this is dropped: something in it gave away its address.
     leaked: bool,
@@ -98,7 +99,7 @@ impl Range {
 impl Arena {
     /// Reserves `len` bytes (rounded up to pages) of address space; memory is taken as images come.
     pub(crate) fn new(len: usize) -> rustix::io::Result<Self> {
-        let len = len.next_multiple_of(PAGE).max(PAGE);
+        let len = len.next_multiple_of(page_size()).max(page_size());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know MFD_EXEC and do not need it.
         let memfd = rustix::fs::memfd_create("ifunc-code", flags | MemfdFlags::EXEC)
@@ -120,13 +121,16 @@ impl Arena {
         // SAFETY: advice about our own mapping.
         unsafe { rustix::mm::madvise(base, len, Advice::LinuxDontFork)? };
         let serializes = membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore).is_ok();
+        if !serializes && arch::WRITTEN_CODE_NEEDS_BARRIER {
+            arch::synchronize_at_sessions();
+        }
         Ok(Self {
             memfd: Arc::new(memfd.into()),
             base,
             len,
             free: FreeRanges::new(len),
             stale: (Vec::new(), 0),
-            resident: PageSet::new(len / PAGE),
+            resident: PageSet::new(len / page_size()),
             used: 0,
             serializes,
             leaked: false,
@@ -140,7 +144,7 @@ impl Arena {
         align: usize,
         whole_pages: bool,
     ) -> Result<Range, ArenaError> {
-        let granule = if whole_pages { PAGE } else { GRANULE };
+        let granule = if whole_pages { page_size() } else { GRANULE };
         let align = align.max(granule);
         let full = ArenaError::Full(len);
         let Some(len) = len.max(1).checked_next_multiple_of(granule) else {
@@ -159,7 +163,7 @@ impl Arena {
                 self.free.take(len, align, from).ok_or(full)?
             }
         };
-        self.resident.remove(at / PAGE..(at + len).div_ceil(PAGE));
+        self.resident.remove(at / page_size()..(at + len).div_ceil(page_size()));
         self.used = self.used.max(at + len);
         Ok(Range {
             offset: at,
@@ -182,14 +186,14 @@ impl Arena {
         for freed in ranges.drain(..) {
             let free = self.free.give_back(freed.clone());
             // The pages that lie as a whole in the free range around it.
-            let begin = (freed.start / PAGE * PAGE).max(free.start.next_multiple_of(PAGE));
-            let end = freed.end.next_multiple_of(PAGE).min(free.end / PAGE * PAGE);
-            self.resident.add(begin / PAGE..end / PAGE);
+            let begin = (freed.start / page_size() * page_size()).max(free.start.next_multiple_of(page_size()));
+            let end = freed.end.next_multiple_of(page_size()).min(free.end / page_size() * page_size());
+            self.resident.add(begin / page_size()..end / page_size());
         }
-        if self.resident.len() * PAGE > KEPT * self.max_slack() {
+        if self.resident.len() * page_size() > KEPT * self.max_slack() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             for pages in self.resident.take_all() {
-                let (at, len) = (pages.start * PAGE, pages.len() * PAGE);
+                let (at, len) = (pages.start * page_size(), pages.len() * page_size());
                 // Where the kernel refuses, the memory stays until the range is used again.
                 let _ = rustix::fs::fallocate(&self.memfd, flags, at as u64, len as u64);
             }
@@ -246,12 +250,16 @@ impl Arena {
         self.write_all(parts, range.offset)?;
         // Reads every page, so that no invocation has the page fault.
         if !self.shows(range.offset, parts) {
-            let from = range.offset / PAGE * PAGE;
-            let end = (range.offset + bytes.len()).next_multiple_of(PAGE);
+            let from = range.offset / page_size() * page_size();
+            let end = (range.offset + bytes.len()).next_multiple_of(page_size());
             self.map_file(from, end - from)?;
             if !self.shows(range.offset, parts) {
                 return Err(ArenaError::Os(rustix::io::Errno::IO));
             }
+        }
+        arch::publish_code(self.bytes(range, bytes.len()));
+        if arch::WRITTEN_CODE_NEEDS_BARRIER && self.serializes {
+            membarrier(MembarrierCommand::PrivateExpeditedSyncCore)?;
         }
         Ok(())
     }
@@ -314,10 +322,10 @@ impl Arena {
         len: usize,
         data: &[u8],
     ) -> Result<(), ArenaError> {
-        let len = len.next_multiple_of(PAGE);
+        let len = len.next_multiple_of(page_size());
         assert!(
             range.anonymous.is_none()
-                && at.is_multiple_of(PAGE)
+                && at.is_multiple_of(page_size())
                 && at + len <= range.len
                 && data.len() <= len,
             "the caller allocated whole pages"
@@ -434,23 +442,23 @@ mod tests {
 
     #[test]
     fn memory_of_freed_ranges_goes_back_to_the_kernel() {
-        let mut arena = Arena::new(64 * PAGE).unwrap();
-        let taken = |arena: &Arena| rustix::fs::fstat(&*arena.memfd).unwrap().st_blocks as usize * 512 / PAGE;
+        let mut arena = Arena::new(64 * page_size()).unwrap();
+        let taken = |arena: &Arena| rustix::fs::fstat(&*arena.memfd).unwrap().st_blocks as usize * 512 / page_size();
         let small = arena.allocate(100, 16, false).unwrap();
-        let large = arena.allocate(20 * PAGE, 16, false).unwrap();
+        let large = arena.allocate(20 * page_size(), 16, false).unwrap();
         arena.write(&small, &[1; 100], &[]).unwrap();
-        arena.write(&large, &vec![0xcc; 20 * PAGE], &[]).unwrap();
-        let later = arena.allocate(2 * PAGE, PAGE, true).unwrap();
-        arena.write(&later, &[3; 2 * PAGE], &[]).unwrap();
+        arena.write(&large, &vec![0xcc; 20 * page_size()], &[]).unwrap();
+        let later = arena.allocate(2 * page_size(), page_size(), true).unwrap();
+        arena.write(&later, &vec![3; 2 * page_size()], &[]).unwrap();
         assert_eq!(taken(&arena), 23);
         // SAFETY: nothing was executed there.
         unsafe { arena.free(large) };
         assert_eq!(taken(&arena), 23);
-        let again = arena.allocate(3 * PAGE, 16, false).unwrap();
+        let again = arena.allocate(3 * page_size(), 16, false).unwrap();
         assert_eq!(taken(&arena), 3, "the page that both are in stays");
-        assert!(shows(&arena, &small, &[1; 100]) && shows(&arena, &later, &[3; 2 * PAGE]));
-        arena.write(&again, &vec![7; 3 * PAGE], &[]).unwrap();
-        assert!(shows(&arena, &again, &vec![7; 3 * PAGE]));
+        assert!(shows(&arena, &small, &[1; 100]) && shows(&arena, &later, &vec![3; 2 * page_size()]));
+        arena.write(&again, &vec![7; 3 * page_size()], &[]).unwrap();
+        assert!(shows(&arena, &again, &vec![7; 3 * page_size()]));
         assert_eq!(taken(&arena), 6);
         // SAFETY: as above.
         unsafe {
@@ -465,8 +473,8 @@ mod tests {
             arena.reclaim().unwrap();
             assert_eq!((taken(&arena), arena.resident.len()), (6, 6));
         }
-        let all = arena.allocate(64 * PAGE, 64, false).unwrap();
-        arena.write(&all, &vec![9; 64 * PAGE], &[]).unwrap();
+        let all = arena.allocate(64 * page_size(), 64, false).unwrap();
+        arena.write(&all, &vec![9; 64 * page_size()], &[]).unwrap();
         assert_eq!((taken(&arena), arena.resident.len()), (64, 0));
         // SAFETY: as above.
         unsafe { arena.free(all) };
@@ -481,8 +489,8 @@ mod tests {
 
     #[test]
     fn words_replace_what_the_code_has_there() {
-        let mut arena = Arena::new(8 * PAGE).unwrap();
-        let code: Vec<u8> = (0..2 * PAGE).map(|at| (at % 251) as u8).collect();
+        let mut arena = Arena::new(8 * page_size()).unwrap();
+        let code: Vec<u8> = (0..2 * page_size()).map(|at| (at % 251) as u8).collect();
         for count in [0, 1, 2, MAX_WORDS, MAX_WORDS + 1, 300] {
             let range = arena.allocate(code.len(), 64, false).unwrap();
             // At the beginning, without a gap, and at the end.
@@ -509,17 +517,17 @@ mod tests {
 
     #[test]
     fn what_is_freed_is_used_again_after_one_barrier_for_many() {
-        let mut arena = Arena::new(64 * PAGE).unwrap();
+        let mut arena = Arena::new(64 * page_size()).unwrap();
         if !arena.serializes {
             eprintln!("SKIPPED: this kernel has no such barrier");
             return;
         }
-        let slack = arena.max_slack() / PAGE;
+        let slack = arena.max_slack() / page_size();
         assert_eq!(slack, 4);
         let offsets: Vec<usize> = (0..3 * slack)
             .map(|_| {
-                let range = arena.allocate(PAGE, 64, false).unwrap();
-                let offset = range.offset / PAGE;
+                let range = arena.allocate(page_size(), 64, false).unwrap();
+                let offset = range.offset / page_size();
                 // SAFETY: nothing was executed there.
                 unsafe { arena.free(range) };
                 offset
@@ -527,7 +535,7 @@ mod tests {
             .collect();
         assert_eq!(offsets, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]);
         // What is stale is room, too.
-        assert!(arena.allocate(64 * PAGE, 64, false).is_ok());
+        assert!(arena.allocate(64 * page_size(), 64, false).is_ok());
         assert!(matches!(arena.allocate(1, 1, false), Err(ArenaError::Full(1))));
     }
 
@@ -547,14 +555,14 @@ mod tests {
 
     #[test]
     fn ranges_come_back() {
-        let mut arena = Arena::new(16 * PAGE).unwrap();
+        let mut arena = Arena::new(16 * page_size()).unwrap();
         let a = arena.allocate(100, 16, false).unwrap();
-        let b = arena.allocate(5000, 64, true).unwrap();
+        let b = arena.allocate(page_size() + 904, 64, true).unwrap();
         let c = arena.allocate(1, 1, false).unwrap();
-        assert_eq!((a.offset, b.offset, b.len, c.offset), (0, PAGE, 2 * PAGE, 128));
-        assert_eq!((c.offset(), b.offset(), b.len()), (128, PAGE, 2 * PAGE));
+        assert_eq!((a.offset, b.offset, b.len, c.offset), (0, page_size(), 2 * page_size(), 128));
+        assert_eq!((c.offset(), b.offset(), b.len()), (128, page_size(), 2 * page_size()));
         assert!(matches!(
-            arena.allocate(16 * PAGE, 1, false),
+            arena.allocate(16 * page_size(), 1, false),
             Err(ArenaError::Full(_))
         ));
         assert!(matches!(
@@ -568,27 +576,27 @@ mod tests {
             arena.free(c);
         }
         arena.reclaim().unwrap();
-        assert!(arena.free.is_whole(16 * PAGE));
-        assert!(arena.allocate(16 * PAGE, 4096, true).is_ok());
+        assert!(arena.free.is_whole(16 * page_size()));
+        assert!(arena.allocate(16 * page_size(), page_size(), true).is_ok());
     }
 
     #[test]
     fn code_is_executable_and_data_is_writable() {
-        let mut arena = Arena::new(16 * PAGE).unwrap();
-        let mut range = arena.allocate(3 * PAGE, PAGE, true).unwrap();
+        let mut arena = Arena::new(16 * page_size()).unwrap();
+        let mut range = arena.allocate(3 * page_size(), page_size(), true).unwrap();
         // mov eax, [rip + 0x0ffa]; ret  — reads the first word of the next page
         arena
             .write(&range, &[0x8b, 0x05, 0xfa, 0x0f, 0, 0, 0xc3], &[])
             .unwrap();
         arena
-            .map_anonymous(&mut range, PAGE, 8, &7u32.to_le_bytes())
+            .map_anonymous(&mut range, page_size(), 8, &7u32.to_le_bytes())
             .unwrap();
         let address = arena.address(&range);
         // SAFETY: the bytes above are a function without arguments that returns a u32; the next page is the test's.
         unsafe {
             let f: extern "C" fn() -> u32 = std::mem::transmute(address);
             assert_eq!(f(), 7);
-            *((address + PAGE) as *mut u32) = 8;
+            *((address + page_size()) as *mut u32) = 8;
             assert_eq!(f(), 8);
             arena.free(range);
         }
@@ -596,14 +604,14 @@ mod tests {
 
     #[test]
     fn a_page_that_a_debugger_wrote_to_shows_what_is_installed_later() {
-        let mut arena = Arena::new(8 * PAGE).unwrap();
-        let before = arena.allocate(PAGE, PAGE, true).unwrap();
+        let mut arena = Arena::new(8 * page_size()).unwrap();
+        let before = arena.allocate(page_size(), page_size(), true).unwrap();
         let first = arena.allocate(6, 1, false).unwrap();
         let second = arena.allocate(6, 1, false).unwrap();
         // Another image's statics, in the page after theirs.
-        let mut statics = arena.allocate(PAGE, PAGE, true).unwrap();
-        arena.map_anonymous(&mut statics, 0, PAGE, &[5; 8]).unwrap();
-        assert_eq!((before.offset, first.offset, statics.offset), (0, PAGE, 2 * PAGE));
+        let mut statics = arena.allocate(page_size(), page_size(), true).unwrap();
+        arena.map_anonymous(&mut statics, 0, page_size(), &[5; 8]).unwrap();
+        assert_eq!((before.offset, first.offset, statics.offset), (0, page_size(), 2 * page_size()));
         // mov eax, 7; ret
         arena.write(&first, &[0xb8, 7, 0, 0, 0, 0xc3], &[]).unwrap();
         // As a debugger does it: the kernel writes into the mapping, whatever its protection.
@@ -632,7 +640,7 @@ mod tests {
     fn an_arena_is_unmapped_unless_its_address_was_given_away() {
         use std::os::unix::fs::MetadataExt as _;
         for leaks in [false, true] {
-            let mut arena = Arena::new(16 * PAGE).unwrap();
+            let mut arena = Arena::new(16 * page_size()).unwrap();
             let inode = arena.memfd.metadata().unwrap().ino().to_string();
             let is_mapped = || {
                 let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -653,46 +661,46 @@ mod tests {
     #[test]
     fn an_address_is_used_again_after_the_barrier_alone() {
         let alone = std::thread::spawn(|| {
-            let mut arena = Arena::new(4 * PAGE).unwrap();
+            let mut arena = Arena::new(4 * page_size()).unwrap();
             if !arena.serializes {
                 eprintln!("SKIPPED: this kernel has no such barrier");
                 return;
             }
             crate::tests::kernel::refuse(libc::SYS_membarrier);
-            let first = arena.allocate(3 * PAGE, 1, false).unwrap();
+            let first = arena.allocate(3 * page_size(), 1, false).unwrap();
             let offset = first.offset;
             // SAFETY: nothing was ever run there.
             unsafe { arena.free(first) };
             for _ in 0..2 {
-                let refused = arena.allocate(2 * PAGE, 1, false);
+                let refused = arena.allocate(2 * page_size(), 1, false);
                 assert!(
                     matches!(refused, Err(ArenaError::Os(_))),
                     "{refused:?}, of {offset}"
                 );
             }
             // There is other room.
-            let other = arena.allocate(PAGE, 1, false).unwrap();
-            assert_eq!(other.offset, 3 * PAGE);
+            let other = arena.allocate(page_size(), 1, false).unwrap();
+            assert_eq!(other.offset, 3 * page_size());
         });
         alone.join().unwrap();
     }
 
     #[test]
     fn without_the_barrier_an_address_is_used_once() {
-        let mut arena = Arena::new(4 * PAGE).unwrap();
+        let mut arena = Arena::new(4 * page_size()).unwrap();
         arena.serializes = false;
-        let whole = arena.allocate(PAGE, PAGE, true).unwrap();
+        let whole = arena.allocate(page_size(), page_size(), true).unwrap();
         let small = arena.allocate(10, 1, false).unwrap();
-        assert_eq!((whole.offset, small.offset), (0, PAGE));
+        assert_eq!((whole.offset, small.offset), (0, page_size()));
         // SAFETY: nothing was ever run there.
         unsafe {
             arena.free(whole);
             arena.free(small);
         }
-        assert_eq!(arena.allocate(10, 1, false).unwrap().offset, PAGE + GRANULE);
-        assert!(arena.allocate(2 * PAGE, PAGE, true).is_ok());
+        assert_eq!(arena.allocate(10, 1, false).unwrap().offset, page_size() + GRANULE);
+        assert!(arena.allocate(2 * page_size(), page_size(), true).is_ok());
         assert!(matches!(
-            arena.allocate(PAGE, PAGE, true),
+            arena.allocate(page_size(), page_size(), true),
             Err(ArenaError::Full(_))
         ));
     }

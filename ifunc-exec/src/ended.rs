@@ -153,7 +153,7 @@ fn interrupted(
     let is_placed = code.contains(&at.pc);
     // As a return address is: after the instruction.
     let first = at.pc.wrapping_add(1);
-    let words = debug.calls(std::iter::once(first).chain(left.iter().copied()));
+    let words = debug.calls(std::iter::once(first).chain(at.link).chain(left.iter().copied()));
     let why = match at.signal {
         0 => Failure::Deadline,
         _ => Failure::Fault,

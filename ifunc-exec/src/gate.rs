@@ -24,7 +24,7 @@ use ifunc_abi::context::{Context, MAIN_BAD_PAYLOAD};
 pub(crate) use self::interrupt::{Interruption, Outcome};
 use crate::allocations::Allocations;
 use crate::answer::{AnswerMemory, LongAnswers};
-use crate::arch::FloatControl;
+use crate::arch::{self, FloatControl};
 use crate::exports::Exports;
 use crate::held::{self, HeldObjects};
 use crate::image_executor::Shared;
@@ -108,7 +108,7 @@ impl Noted {
 pub(crate) struct Gate {
     /// Of the invocation that runs, or of the last one. First, so that the gate is found by its address.
     state: GateState,
-    pub(crate) saved_rsp: UnsafeCell<usize>,
+    pub(crate) saved_sp: UnsafeCell<usize>,
     pub(crate) stack_top: usize,
     /// Of the last invocation; null: none, or one without.
     pub(crate) context: UnsafeCell<*const Context>,
@@ -156,8 +156,8 @@ impl Gate {
         let lowest = stack.low() + HOST_STACK_ROOM;
         Self {
             state: GateState::new(lowest..stack.top().max(lowest)),
-            saved_rsp: UnsafeCell::new(0),
-            stack_top: stack.top() - size_of::<usize>(),
+            saved_sp: UnsafeCell::new(0),
+            stack_top: stack.top() - arch::BELOW_TOP,
             context: UnsafeCell::new(ptr::null()),
             stack_low: stack.low(),
             passages: Passages::default(),
@@ -238,7 +238,7 @@ impl Gate {
     /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
     /// `X_main` is called: the canonical frame address of `X_main`'s frame, as call frame information names it.
     pub(crate) fn stack(&self) -> std::ops::Range<usize> {
-        self.stack_low..self.stack_top - size_of::<usize>()
+        self.stack_low..self.stack_top - arch::PUSHED
     }
 
     /// Whether an invocation runs, on that side.
@@ -276,7 +276,7 @@ impl Gate {
             return None;
         }
         // SAFETY: an invocation runs on this thread and gate: it called this function.
-        let host = unsafe { FloatControl::saved(*self.saved_rsp.get()) };
+        let host = unsafe { FloatControl::saved(*self.saved_sp.get()) };
         let here = FloatControl::current();
         (!here.is_as(host)).then(|| {
             // SAFETY: the host's own.
@@ -453,7 +453,7 @@ fn enter() -> GateToken {
         // the generated `extern "C"` function) hold nothing that needs dropping.
         unsafe { gate.escape() };
     }
-    gate.enter_host().map_or(SAME, FloatControl::remember)
+    gate.enter_host().map_or(SAME, |control| GateToken::new(control.remember()))
 }
 
 /// # Safety
@@ -465,7 +465,7 @@ unsafe fn leave(entry: GateToken) {
         // SAFETY: the shim has returned from the host's function, and holds C values only.
         unsafe { gate.escape_further() }
     }
-    gate.leave_host(FloatControl::remembered(entry));
+    gate.leave_host((entry != SAME).then(|| FloatControl::remembered(entry.word())));
 }
 
 /// # Safety
@@ -483,21 +483,6 @@ unsafe fn panicked(payload: Box<dyn std::any::Any + Send>) -> ! {
 
 /// The ifunc's floating-point control is the host's.
 const SAME: GateToken = GateToken::QUICK;
-
-impl FloatControl {
-    /// The ifunc's, while a host function runs: MXCSR in bits 0–31, the control word of the x87 in 32–47, and a
-    /// bit that is always set.
-    fn remember(self) -> GateToken {
-        GateToken::new(1 << 48 | u64::from(self.x87) << 32 | u64::from(self.mxcsr))
-    }
-
-    fn remembered(entry: GateToken) -> Option<Self> {
-        (entry != SAME).then(|| Self {
-            mxcsr: entry.word() as u32,
-            x87: (entry.word() >> 32) as u16,
-        })
-    }
-}
 
 /// Enters the host around a runtime import that cannot panic. With too little stack left it ends the invocation: `call` owns
 /// nothing.

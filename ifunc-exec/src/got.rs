@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::arena::{ArenaError, PAGE};
+use crate::arena::ArenaError;
+use crate::page::page_size;
 use crate::ranges::FreeRanges;
 
 /// What allocations are rounded to: a cache line, so that a change to one GOT does not slow code that reads another.
@@ -66,7 +67,7 @@ impl Drop for Mapping {
 impl GotMemory {
     /// Reserves `len` bytes (rounded up to pages) of address space, twice; memory is taken as images come.
     pub(crate) fn new(len: usize) -> rustix::io::Result<Arc<Self>> {
-        let len = len.next_multiple_of(PAGE).max(PAGE);
+        let len = len.next_multiple_of(page_size()).max(page_size());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know MFD_NOEXEC_SEAL.
         let file = rustix::fs::memfd_create("ifunc-got", flags | MemfdFlags::NOEXEC_SEAL)
@@ -192,15 +193,17 @@ mod tests {
         assert_eq!((loaded(&got, 1), got.get(1)), (7, 7));
         let none = memory.allocate(&[]).unwrap();
         assert_eq!((none.address(), none.len()), (0, 0));
-        assert!(matches!(memory.allocate(&[0; 512]), Err(ArenaError::Full(4096))));
+        let page = vec![0; page_size() / ENTRY];
+        let too_much = memory.allocate(&page);
+        assert!(matches!(too_much, Err(ArenaError::Full(len)) if len == page_size()));
         drop((got, none));
-        assert!(memory.free.lock().unwrap().is_whole(PAGE));
-        assert!(memory.allocate(&[0; 512]).is_ok());
+        assert!(memory.free.lock().unwrap().is_whole(page_size()));
+        assert!(memory.allocate(&page).is_ok());
     }
 
     #[test]
     fn code_cannot_write_and_neither_mapping_is_executable() {
-        let memory = GotMemory::new(PAGE).unwrap();
+        let memory = GotMemory::new(page_size()).unwrap();
         let protection = |mapping: &Mapping| {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
             let line = maps

@@ -14,6 +14,7 @@ use ifunc_abi::status::Rejection;
 use ifunc_abi::{ABI_VERSION, ImageId};
 
 use crate::answer::{AnswerMemory, Made};
+use crate::arch;
 use crate::arena::ArenaError;
 use crate::contain::watchdog::Watchdog;
 use crate::contain::{ContainOptions, install, prepare_thread};
@@ -596,6 +597,7 @@ impl ExecThread {
     #[must_use]
     pub fn session(&mut self) -> Session<'_> {
         let gate = &*self.gate;
+        arch::enter_session();
         enter_session(gate);
         Session { gate }
     }

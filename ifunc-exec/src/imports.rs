@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use ifunc_abi::symbols;
@@ -48,6 +49,20 @@ pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 22] {
         ("strlen", strlen as *const ()),
         ("__stack_chk_fail", stack_chk_fail as *const ()),
     ]
+}
+
+/// The value that guarded stack frames hold: random, once per process. Its first byte ends a string, so that no copy of a string
+/// forges it.
+pub(crate) fn stack_guard() -> *const c_void {
+    static GUARD: OnceLock<usize> = OnceLock::new();
+    let guard = GUARD.get_or_init(|| {
+        let mut bytes = [0; size_of::<usize>()];
+        // SAFETY: a local of this length. Without random bytes the guard is a constant.
+        unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        bytes[0] = 0;
+        usize::from_ne_bytes(bytes)
+    });
+    std::ptr::from_ref(guard).cast()
 }
 
 /// The addresses of those that are functions of memory: they own nothing, and call nothing.
@@ -167,10 +182,20 @@ mod tests {
 
     #[test]
     fn provides_what_the_abi_promises() {
-        let names: Vec<_> = runtime_imports().iter().map(|(name, _)| *name).collect();
+        let mut names: Vec<_> = runtime_imports().iter().map(|(name, _)| *name).collect();
+        names.push(symbols::STACK_GUARD);
         for promised in symbols::RUNTIME_IMPORTS.iter().chain(&symbols::COMPILER_IMPORTS) {
             assert!(names.contains(promised), "{promised}");
         }
+    }
+
+    #[test]
+    fn the_guard_of_stack_frames_is_one_value_and_ends_a_string() {
+        assert_eq!(stack_guard(), stack_guard());
+        // SAFETY: a static of this type.
+        let guard = unsafe { *stack_guard().cast::<usize>() };
+        assert_eq!(guard.to_ne_bytes()[0], 0);
+        assert_ne!(guard, 0);
     }
 
     #[test]

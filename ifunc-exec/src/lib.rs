@@ -41,6 +41,7 @@ mod image;
 mod image_executor;
 mod imports;
 pub mod library;
+mod page;
 mod ranges;
 pub mod runner;
 pub mod services;

@@ -12,7 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-/// Inaccessible bytes below a stack. C ifuncs are compiled with `-fstack-clash-protection`, so that no frame steps over
+use crate::page::page_size;
+
+/// Inaccessible bytes below a stack: a multiple of every page size. C ifuncs are compiled with `-fstack-clash-protection`, so that no frame steps over
 /// them.
 pub(crate) const GUARD: usize = 64 * 1024;
 
@@ -29,7 +31,7 @@ unsafe impl Send for Stack {}
 impl Stack {
     /// Maps a stack of `size` bytes (rounded up to pages); pages get memory when they are touched.
     pub(crate) fn new(size: usize) -> rustix::io::Result<Self> {
-        let len = size.next_multiple_of(4096) + GUARD;
+        let len = size.next_multiple_of(page_size()) + GUARD;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no other memory.
         let base = unsafe {
             rustix::mm::mmap_anonymous(

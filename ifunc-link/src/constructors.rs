@@ -9,6 +9,10 @@ use crate::inputs::Role;
 use crate::object_file::{Location, Object, Relocation, Section, SectionKind};
 use crate::reason::{Referrer, Rule};
 
+/// The constructor of the functions for atomic operations that compilers for AArch64 call (outline atomics): it notes that the CPU has
+/// instructions for them. Without it they use those that every CPU has.
+const DETECTS_ATOMICS: &str = "init_have_lse_atomics";
+
 /// A function that a constructor section names.
 struct Constructor<'a> {
     name: &'a str,
@@ -96,7 +100,7 @@ impl<'w, 'a> Collector<'w, 'a> {
         for relocation in &section.relocations {
             let Constructor { name, place } = constructor(object, relocation);
             let called = |(section, at)| references.targets.contains(&(index, section, at));
-            if support && place.is_some_and(called) {
+            if name == DETECTS_ATOMICS || support && place.is_some_and(called) {
                 continue;
             }
             let help = match name {

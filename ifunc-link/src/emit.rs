@@ -1,7 +1,7 @@
 //! The parts of an image, from the graph, its layout and its bytes.
 
 use ifunc_abi::image::{EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart};
-use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
+use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS, STACK_GUARD};
 
 use crate::graph::{Graph, Import, SectionOffset};
 use crate::layout::Layout;
@@ -24,7 +24,7 @@ pub(crate) fn emit(
     let kind = |import: &Import<'_>| {
         let is_declared =
             matches!(&request.imports, Imports::Declared(all) if all.contains_key(import.symbol));
-        if import.is_variable || request.variables.contains(import.symbol) {
+        if import.is_variable || request.variables.contains(import.symbol) || import.symbol == STACK_GUARD {
             ImportFlags::DATA
         } else {
             let is_function = import.is_function || is_declared || is_always_provided(import);

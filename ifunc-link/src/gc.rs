@@ -13,7 +13,7 @@ use crate::graph::{
     Graph, Import, InputSection, Method, Origin, PlannedRelocation, SectionOffset, Stub, Target, Use,
 };
 use crate::inputs::Inputs;
-use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
+use crate::layout::{MAX_ADDRESS, MAX_ALIGN, got_offset};
 use crate::merge::piece_at;
 use crate::object_file::{Location, Object, Relocation, SectionKind};
 use crate::reason::{Reasons, Rule};
@@ -27,6 +27,22 @@ pub(crate) fn collect<'w, 'a>(
     request: &'w Request<'_>,
     entries: &[Ifunc<'_>],
 ) -> Result<Graph<'w, 'a>, LinkError> {
+    let graph = collect_for(inputs, request, entries, 0)?;
+    let text = graph.text_bound();
+    // The size of the text is known after the walk alone, and decides how the code of large images reaches imports.
+    match graph.loads_slot && !graph.arch.reaches_slot(text, 0) {
+        true => collect_for(inputs, request, entries, text),
+        false => Ok(graph),
+    }
+}
+
+/// Builds the graph of an image with at most `text` bytes of text.
+fn collect_for<'w, 'a>(
+    inputs: &'w Inputs<'a>,
+    request: &'w Request<'_>,
+    entries: &[Ifunc<'_>],
+    text: u64,
+) -> Result<Graph<'w, 'a>, LinkError> {
     let mut collector = Collector {
         inputs,
         request,
@@ -37,6 +53,8 @@ pub(crate) fn collect<'w, 'a>(
         import_numbers: HashMap::new(),
         thunks: BTreeSet::new(),
         stubs: Vec::new(),
+        text,
+        loads_slot: false,
         got_entries: BTreeSet::new(),
         uses: BTreeMap::new(),
         reasons: Reasons::default(),
@@ -73,6 +91,7 @@ pub(crate) fn collect<'w, 'a>(
         reached: collector.reached,
         thunks: collector.thunks,
         stubs: collector.stubs,
+        loads_slot: collector.loads_slot,
         got_entries: collector.got_entries,
         uses: collector.uses,
     };
@@ -96,6 +115,9 @@ pub(crate) struct Collector<'w, 'a> {
     pub(crate) import_numbers: HashMap<&'a str, usize>,
     thunks: BTreeSet<usize>,
     stubs: Vec<Stub>,
+    /// Bytes of text, as far as they are known.
+    text: u64,
+    loads_slot: bool,
     got_entries: BTreeSet<Target>,
     uses: BTreeMap<Use, usize>,
     pub(crate) reasons: Reasons,
@@ -307,7 +329,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             }
             free = validated.end;
             let (kind, number) = (relocation.kind, planned.len());
-            planned.extend(self.plan(&validated, kind, index, number));
+            planned.extend(self.plan(&validated, kind, (index, number), arch));
         }
         self.sections[index].relocations = planned;
     }
@@ -370,8 +392,8 @@ impl<'w, 'a> Collector<'w, 'a> {
         &mut self,
         validated: &Validated,
         kind: u32,
-        section: usize,
-        relocation: usize,
+        (section, relocation): (usize, usize),
+        arch: &'static dyn Arch,
     ) -> Option<PlannedRelocation> {
         let Validated {
             classified,
@@ -392,11 +414,15 @@ impl<'w, 'a> Collector<'w, 'a> {
             }
             Target::Import(import) => {
                 let Resolution { form, method, .. } = classified.external.ok()?;
-                let method = match method {
-                    External::Thunk => Method::Thunk(import),
-                    External::Stub => Method::Stub(self.stubs.len()),
-                    External::GotEntry => Method::GotEntry(target),
-                    External::InstallRelocation => Method::InstallRelocation(target),
+                let (form, method) = match method {
+                    External::Thunk => (form, Method::Thunk(import)),
+                    External::Stub => (form, Method::Stub(self.stubs.len())),
+                    External::Slot { .. } if arch.reaches_slot(self.text, got_offset(import)) => {
+                        (form, Method::Slot(import))
+                    }
+                    External::Slot { far } => (far, Method::GotEntry(target)),
+                    External::GotEntry => (form, Method::GotEntry(target)),
+                    External::InstallRelocation => (form, Method::InstallRelocation(target)),
                 };
                 if let Method::Stub(_) = method {
                     self.stubs.push(Stub {
@@ -412,6 +438,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             Method::Thunk(import) => {
                 self.thunks.insert(import);
             }
+            Method::Slot(_) => self.loads_slot = true,
             Method::GotEntry(target) => {
                 self.got_entries.insert(target);
             }
@@ -440,6 +467,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             (_, Method::Distance(_)) => "distance",
             (_, Method::Thunk(_)) => "thunk",
             (_, Method::Stub(_)) => "stub",
+            (_, Method::Slot(_)) => "slot",
             (_, Method::GotEntry(_)) => "GOT entry",
             (_, Method::InstallRelocation(_)) => "install relocation",
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::Role;
 use crate::arch::{Arch, Form};
 use crate::inputs::Inputs;
+use crate::layout::got_offset;
 use crate::object_file::SectionKind;
 
 /// Bytes that are laid out as one: a section, a piece of a mergeable section, or what the linker adds.
@@ -106,6 +107,8 @@ pub(crate) enum Method {
     Thunk(usize),
     /// By the distance to a stub, by its index in [`Graph::stubs`].
     Stub(usize),
+    /// By the slot: a half of a load of an import's address.
+    Slot(usize),
     /// By the distance to the target's entry in the image's own GOT.
     GotEntry(Target),
     /// By an address that an install relocation stores.
@@ -154,6 +157,8 @@ pub(crate) struct Graph<'w, 'a> {
     pub(crate) thunks: BTreeSet<usize>,
     /// In the order of their relocations.
     pub(crate) stubs: Vec<Stub>,
+    /// A relocation loads the slot by itself.
+    pub(crate) loads_slot: bool,
     /// What has an entry in the image's own GOT.
     pub(crate) got_entries: BTreeSet<Target>,
     /// How often each kind of case was planned.
@@ -161,6 +166,25 @@ pub(crate) struct Graph<'w, 'a> {
 }
 
 impl<'a> Graph<'_, 'a> {
+    /// Whether the code reaches an import through the slot.
+    pub(crate) fn uses_slot(&self) -> bool {
+        self.loads_slot || !self.thunks.is_empty() || !self.stubs.is_empty()
+    }
+
+    /// Upper bound of the bytes of text, gaps and thunks included.
+    pub(crate) fn text_bound(&self) -> u64 {
+        let text = self
+            .sections
+            .iter()
+            .filter(|section| section.kind == SectionKind::Text);
+        let sizes = text.map(|section| section.size.saturating_add(section.align));
+        let thunks = self
+            .thunks
+            .iter()
+            .map(|&import| self.arch.thunk_len(got_offset(import)));
+        sizes.chain(thunks).fold(0, u64::saturating_add)
+    }
+
     /// Whether something of an object of this role is in the image.
     pub(crate) fn holds(&self, role: Role) -> bool {
         let mut objects = self.sections.iter().filter_map(InputSection::object_section);

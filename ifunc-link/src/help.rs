@@ -14,6 +14,12 @@ pub(crate) const DIRECT_EXTERNAL: &str = "compile with `-fPIC` (not `-fPIE`), an
 pub(crate) const GOT_RELATIVE: &str =
     "compile without `-mcmodel=medium` and `-mcmodel=large`, and with `-fPIC`";
 pub(crate) const UNSUPPORTED: &str = "compile with `-fPIC` and without unusual code-model options; hand-written assembler must use `sym(%rip)`, `sym@PLT` or `sym@GOTPCREL(%rip)`";
+pub(crate) const PIC_AARCH64: &str =
+    "compile with `-fPIC`, without `-fno-pic`, `-fno-pie` and `-mcmodel=large`";
+pub(crate) const GOT_RELATIVE_AARCH64: &str =
+    "compile with `-fPIC`: `-fpic` counts from the GOT of a linked file, which an image does not have";
+pub(crate) const UNSUPPORTED_AARCH64: &str = "compile with `-fPIC` and without unusual code-model options; hand-written assembler must use `bl sym`, `adrp` with `:lo12:sym`, or `:got:sym` with `:got_lo12:sym`";
+pub(crate) const OUTLINE_ATOMICS: &str = "compile with `-mno-outline-atomics`, and Rust with `-Ctarget-feature=-outline-atomics`, or link the compiler's library (`-print-libgcc-file-name`): no target has the functions that choose between two kinds of atomic instructions";
 pub(crate) const SYMBOL_NAME: &str =
     "imports have names of printable ASCII without blanks, at most 1024 bytes";
 pub(crate) const SYMBOL_VERSION: &str =
@@ -31,7 +37,8 @@ pub(crate) const MALFORMED: &str =
 
 pub(crate) const INTERMEDIATE_CODE: &str =
     "compile without `-flto` and, in Rust, without `-Clinker-plugin-lto`";
-pub(crate) const FOREIGN: &str = "images are made of 64-bit objects for x86-64 Linux: compile for that";
+pub(crate) const FOREIGN: &str =
+    "images are made of 64-bit objects for x86-64 or AArch64 Linux: compile for one of them";
 pub(crate) const NO_OBJECT: &str = "link what `cc -c` or `ar rcs` made";
 pub(crate) const THIN_ARCHIVE: &str =
     "the archive only names its members: make it without `T` (`ar rcs`), or link the members";

@@ -37,6 +37,18 @@ const THROWS: [&str; 5] = [
     "_Unwind_Resume_or_Rethrow",
 ];
 
+/// Whether it is a function for atomic operations that compilers for AArch64 call, such as `__aarch64_ldadd8_acq_rel`: hidden, in the
+/// compiler's library.
+fn is_outline_atomic(symbol: &str) -> bool {
+    let operations = ["cas", "swp", "ldadd", "ldclr", "ldeor", "ldset"];
+    symbol.strip_prefix("__aarch64_").is_some_and(|rest| {
+        operations.iter().any(|operation| {
+            let size = rest.strip_prefix(operation).unwrap_or_default();
+            size.starts_with(|first: char| first.is_ascii_digit())
+        })
+    })
+}
+
 /// Whether the relocation is the destination of a call or a jump.
 fn is_branch(site: &Site<'_, '_>) -> bool {
     let section = &site.object.sections[site.section];
@@ -49,13 +61,10 @@ fn is_branch(site: &Site<'_, '_>) -> bool {
         .object
         .arch
         .classify(site.relocation.kind, at, site.relocation.addend);
-    let place = classified
+    classified
         .ok()
         .flatten()
-        .map_or("", |classified| classified.place);
-    ["call", "jmp", "jcc"]
-        .iter()
-        .any(|branch| place.starts_with(branch))
+        .is_some_and(|classified| classified.is_branch)
 }
 
 impl<'w, 'a> Collector<'w, 'a> {
@@ -74,6 +83,10 @@ impl<'w, 'a> Collector<'w, 'a> {
             "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,
             name if THROWS.contains(&name) => {
                 self.report(site, Rule::Unwinding, name, "", help::UNWINDING);
+                return None;
+            }
+            name if is_outline_atomic(name) => {
+                self.report(site, Rule::Hidden, name, "", help::OUTLINE_ATOMICS);
                 return None;
             }
             name if self.refuse_linker_symbol(site, name) => return None,

@@ -1,7 +1,7 @@
 //! The address of everything in the image.
 //!
 //! Read-execute part: the entry's function, the other functions, thunks and stubs, then constants by falling alignment
-//! with the slot and the GOT entries among those of eight bytes. Read-write part, from the next page: data, then zeroed
+//! with the slot and the GOT entries among those of eight bytes; on some architectures the slot follows the text. Read-write part, from the next page: data, then zeroed
 //! data.
 
 use std::collections::BTreeMap;
@@ -81,23 +81,29 @@ pub(crate) fn lay_out(graph: &Graph<'_, '_>) -> Result<Layout, Reasons> {
     }
     for &import in &graph.thunks {
         let len = graph.arch.thunk_len(got_offset(import));
-        layout.thunks.insert(import, cursor.code(len));
+        layout
+            .thunks
+            .insert(import, cursor.code(len, graph.arch.code_align()));
     }
     for &stub in &graph.stubs {
         let (section, relocation) = graph.site_of(stub);
         let len = graph
             .arch
             .stub_len(section.code_at(relocation), got_offset(stub.import));
-        layout.stubs.push(cursor.code(len));
+        layout.stubs.push(cursor.code(len, graph.arch.code_align()));
     }
     layout.text_len = cursor.at;
 
+    let slot_follows_text = graph.arch.slot_follows_text();
+    if graph.uses_slot() && slot_follows_text {
+        layout.slot = Some(cursor.word(&mut layout.align));
+    }
     let constants = in_order(graph, SectionKind::ReadOnly);
     let words = constants.partition_point(|&section| graph.sections[section].align >= WORD);
     for &section in &constants[..words] {
         cursor.place(graph, section, &mut layout)?;
     }
-    if !layout.thunks.is_empty() || !layout.stubs.is_empty() {
+    if graph.uses_slot() && !slot_follows_text {
         layout.slot = Some(cursor.word(&mut layout.align));
     }
     for &target in &graph.got_entries {
@@ -119,6 +125,7 @@ pub(crate) fn lay_out(graph: &Graph<'_, '_>) -> Result<Layout, Reasons> {
         cursor.place(graph, section, &mut layout)?;
     }
     layout.rw_mem = cursor.at - rw_at;
+    layout.align = layout.align.max(graph.arch.base_align(cursor.at));
     if layout.rw_mem != 0 {
         layout.rw_at = rw_at;
     }
@@ -158,7 +165,7 @@ fn in_order(graph: &Graph<'_, '_>, kind: SectionKind) -> Vec<usize> {
 }
 
 /// Name of an input section, for a message.
-fn name_of<'c>(graph: &'c Graph<'_, '_>, section: &'c InputSection<'_>) -> &'c str {
+pub(crate) fn name_of<'c>(graph: &'c Graph<'_, '_>, section: &'c InputSection<'_>) -> &'c str {
     match &section.origin {
         Origin::Common(name) => name,
         Origin::Trap => "trap",
@@ -210,9 +217,9 @@ impl Cursor {
         Ok(())
     }
 
-    fn code(&mut self, len: u64) -> Code {
-        let at = self.at;
-        self.at += len;
+    fn code(&mut self, len: u64, align: u64) -> Code {
+        let at = self.at.next_multiple_of(align);
+        self.at = at + len;
         Code { at, len }
     }
 

@@ -11,7 +11,7 @@
 //! | entry → the sections that it reaches, a plan for each relocation | `gc`, `resolve`, `imports` → `graph` |
 //! | addresses | `layout` |
 //! | bytes | `relocate`, `emit` |
-//! | relocations and instructions of an architecture | `arch` (the seam), `arch/x86_64` |
+//! | relocations and instructions of an architecture | `arch` (the seam), `arch/x86_64`, `arch/aarch64` |
 //! | reasons against an image | `refuse`, `constructors`, `reason`, `help` |
 //! | names and lines for messages | `demangle`, `extents`, `lines` |
 //! | names, lines and frames for debuggers | `debug` |
@@ -256,10 +256,8 @@ impl<'a> Linker<'a> {
             let detail = format!("{}, an image has at most {MAX_ENTRIES}", entries.len());
             return Err(refuse(Rule::TooManyEntries, &detail, help::TOO_MANY_ENTRIES));
         }
-        let relocated = relocate::relocate(&graph, &layout).ok_or_else(|| {
-            let detail = "a distance or an address beyond 32 bits";
-            refuse(Rule::TooLarge, detail, help::TOO_LARGE)
-        })?;
+        let relocated = relocate::relocate(&graph, &layout)
+            .map_err(|unpatched| refuse::unpatched(&graph, &unpatched, request.root.name))?;
         let image = emit::emit(&graph, &layout, relocated, request, &entries)
             .encode()
             .map_err(|e| refuse(Rule::Malformed, &e.to_string(), help::MALFORMED))?;

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::arch::{Arch, Refused};
+use crate::arch::{Arch, Refused, Unfit};
 use crate::demangle::demangle;
 use crate::gc::Collector;
-use crate::graph::InputSection;
+use crate::graph::{Graph, InputSection};
 use crate::inputs::Definition;
-use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
+use crate::layout::{MAX_ADDRESS, MAX_ALIGN, name_of};
 use crate::object_file::{Location, Object, Relocation, SectionKind, Symbol, without_version};
-use crate::reason::{Referrer, Rule};
-use crate::{Imports, help};
+use crate::reason::{Reasons, Referrer, Rule};
+use crate::relocate::Unpatched;
+use crate::{Imports, LinkError, help};
 
 /// Symbols that linkers and start files define in a program or library.
 const LINKER_SYMBOLS: [&str; 16] = [
@@ -58,6 +59,20 @@ impl Site<'_, '_> {
             _ => symbol.name,
         }
     }
+}
+
+/// The reason against a place that cannot be patched.
+pub(crate) fn unpatched(graph: &Graph<'_, '_>, unpatched: &Unpatched, root: &str) -> LinkError {
+    let (rule, detail, help) = match unpatched.why {
+        Unfit::TooFar(reach) => (Rule::TooLarge, reach, help::TOO_LARGE),
+        Unfit::Misaligned(what) => (Rule::Malformed, what, help::MALFORMED),
+        Unfit::Form => (Rule::Malformed, "", help::MALFORMED),
+    };
+    let section = unpatched.section.map(|section| &graph.sections[section]);
+    let name = section.map_or(root, |section| name_of(graph, section));
+    let mut reasons = Reasons::default();
+    reasons.add(rule, name, detail, None, help);
+    reasons.into_error(root)
 }
 
 impl<'w, 'a> Collector<'w, 'a> {
@@ -139,15 +154,16 @@ impl<'w, 'a> Collector<'w, 'a> {
     /// Reports a relocation that the architecture refused.
     pub(crate) fn refuse(&mut self, site: &Site<'w, 'a>, refused: Refused, arch: &dyn Arch, detail: &str) {
         let name = arch.relocation_name(site.relocation.kind);
-        let (rule, what, help) = match refused {
-            Refused::ThreadLocal => (Rule::ThreadLocal, "", help::THREAD_LOCAL),
-            Refused::TextRelocation(what) => (Rule::TextRelocation, what, help::PIC),
-            Refused::DirectExternal(what) => (Rule::DirectExternal, what, help::DIRECT_EXTERNAL),
-            Refused::GotRelative(what) => (Rule::GotRelative, what, help::GOT_RELATIVE),
-            Refused::Unsupported(what) => (Rule::UnsupportedRelocation, what, help::UNSUPPORTED),
-            Refused::UnknownKind(_) => (Rule::UnsupportedRelocation, "", help::UNSUPPORTED),
-            Refused::Malformed => (Rule::Malformed, detail, help::MALFORMED),
+        let (rule, what) = match refused {
+            Refused::ThreadLocal => (Rule::ThreadLocal, ""),
+            Refused::TextRelocation(what) => (Rule::TextRelocation, what),
+            Refused::DirectExternal(what) => (Rule::DirectExternal, what),
+            Refused::GotRelative(what) => (Rule::GotRelative, what),
+            Refused::Unsupported(what) => (Rule::UnsupportedRelocation, what),
+            Refused::UnknownKind(_) => (Rule::UnsupportedRelocation, ""),
+            Refused::Malformed => (Rule::Malformed, detail),
         };
+        let help = arch.help(refused);
         let detail = match (rule, what) {
             (Rule::ThreadLocal, _) => String::new(),
             (_, "") => name,

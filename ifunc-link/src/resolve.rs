@@ -162,7 +162,8 @@ impl<'w, 'a> Collector<'w, 'a> {
             Some(&known) => known,
             None => {
                 let data = arch.trap();
-                self.push(Origin::Trap, SectionKind::Text, data, data.len() as u64, 1)
+                let (size, align) = (data.len() as u64, arch.code_align());
+                self.push(Origin::Trap, SectionKind::Text, data, size, align)
             }
         };
         SectionOffset { section, offset: 0 }

@@ -11,7 +11,7 @@ pub struct RelocationUse {
     pub place: &'static str,
     /// Whether it refers to an import, or to something in the image.
     pub import: bool,
-    /// How it is resolved: by a `distance`, a `thunk`, a `stub`, a `GOT entry`, an `install relocation`, or by a `trap`
+    /// How it is resolved: by a `distance`, a `thunk`, a `stub`, the `slot`, a `GOT entry`, an `install relocation`, or by a `trap`
     /// where the code never runs.
     pub resolved: &'static str,
     /// How often in this image.

@@ -403,7 +403,7 @@ fn abort_and_assert_end_the_invocation_only() {
 #[test]
 fn levels_run_where_the_cpu_has_them() {
     let mut ran = 0;
-    for cpu in Cpu::ALL {
+    for cpu in Cpu::LEVELS {
         let built = Built::new(
             &["orders.c"],
             COptions {
@@ -426,9 +426,9 @@ fn levels_run_where_the_cpu_has_them() {
                 detail,
                 ..
             }) => {
-                let here = Cpu::ALL[ran - 1].name();
+                let here = Cpu::LEVELS[ran - 1];
                 for said in [
-                    format!("built for {}, this CPU is {here} (no ", cpu.name()),
+                    format!("built for {cpu}, this CPU is {here} (no "),
                     format!("help: `cargo ifunc build --cpu {here}`"),
                 ] {
                     assert!(detail.contains(&said), "{detail}");

@@ -10,7 +10,7 @@ use ifunc_build::{
 };
 use serde::Serialize;
 
-use crate::cli::{BuildArgs, MessageFormat, levels};
+use crate::cli::{BuildArgs, Machines, MessageFormat};
 use crate::error::Failure;
 use crate::progress::{BuildProgress, imports_of};
 use crate::shell::Shell;
@@ -20,14 +20,15 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
     let started = Instant::now();
     let color = shell.color();
     let verbose = shell.is_verbose();
-    let (cpu, slices) = levels(&args.cpu);
+    let Machines { triple, cpu, slices } = args.machine.machines()?;
     let built = if args.files.is_empty() {
         let options = BuildOptions {
             packages: args.package.clone(),
             profile: args.profile.clone(),
             examples: args.example.clone(),
+            triple: triple.clone(),
             cpu,
-            slices,
+            slices: slices.clone(),
             target_dir: args.target_dir.clone(),
             verbose,
             color,
@@ -51,8 +52,9 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
         let options = COptions {
             profile: args.profile.clone(),
             target_dir: args.target_dir.clone(),
+            triple: triple.clone(),
             cpu,
-            slices,
+            slices: slices.clone(),
             needed: args.needed.clone(),
             cflags: args
                 .cflags

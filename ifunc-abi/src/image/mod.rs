@@ -28,11 +28,13 @@
 //! RELATIVE relocation stores the image's address plus an addend. An IMPORT relocation stores an import's
 //! address plus an addend: it serves static data that holds a function's address, and the few operand forms
 //! that cannot use the slot.
+mod cpu;
 mod encode;
 mod parse;
 #[cfg(all(test, feature = "alloc"))]
 mod tests_of_limits;
 
+pub use cpu::AARCH64_FEATURES;
 #[cfg(feature = "alloc")]
 pub use encode::{EntryPart, ImageParts, ImportPart};
 pub use parse::{Image, ImageError, Stage};
@@ -44,7 +46,8 @@ use crate::Fingerprint;
 
 /// First four bytes of every image.
 pub const MAGIC: [u8; 4] = *b"IFNC";
-/// Alignment of `rw_at`: the page size of x86-64. Linkers for AArch64 align to 64 KiB.
+/// Alignment of `rw_at`: the page size of x86-64. Linkers for AArch64 align to 64 KiB, and a target refuses an image whose `rw_at` is no
+/// multiple of its own page size.
 pub const RW_GRANULE: u32 = 4096;
 /// Largest log2 of the alignment of the read-execute part: one page.
 pub const MAX_RX_ALIGN_LOG2: u8 = 12;
@@ -74,7 +77,7 @@ pub struct RawHeader {
     /// Length of the image in bytes.
     pub total_len: U32,
     /// CPU features that the code needs beyond the architecture's baseline. Each architecture defines its
-    /// bits; on x86-64, bit 0 is x86-64-v2, bit 1 v3 and bit 2 v4.
+    /// bits; on x86-64, bit 0 is x86-64-v2, bit 1 v3 and bit 2 v4; on AArch64, they are [`AARCH64_FEATURES`].
     pub cpu_features: U64,
     /// Offset of the slot in the read-execute part, or [`NO_SLOT`].
     pub slot: U32,

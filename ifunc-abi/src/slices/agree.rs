@@ -55,7 +55,9 @@ pub fn agree<'a>(first: &Image<'a>, other: &Image<'a>) -> Result<(), Difference<
             known.symbol == import.symbol && known.fingerprint != import.fingerprint
         };
         if first.imports().any(differs) {
-            return Err(Difference::Import { symbol: import.symbol });
+            return Err(Difference::Import {
+                symbol: import.symbol,
+            });
         }
     }
     Ok(())

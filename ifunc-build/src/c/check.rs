@@ -31,7 +31,13 @@ pub(crate) fn check_files(
     progress: &mut dyn Progress,
 ) -> Checked {
     let mut checked = Checked::default();
-    let compiler = Compiler::new(options.compiler.as_deref());
+    let compiler = match Compiler::of(options) {
+        Ok(compiler) => compiler,
+        Err(error) => {
+            checked.errors.push(error);
+            return checked;
+        }
+    };
     let mut parts = Vec::new();
     for file in files {
         match part(file, &compiler, options, progress) {

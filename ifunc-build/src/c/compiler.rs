@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::cpu;
+use ifunc_abi::image::ARCH_AARCH64;
+
+use super::{choice, cpu};
 use crate::make_rule::prerequisites;
 use crate::shared_library::io;
-use crate::{BuildError, COptions, Color, Progress};
+use crate::triple::{Triple, arch_of_machine};
+use crate::{BuildError, COptions, Color, Cpu, Progress};
 
 /// The flags of every C ifunc. Position-independent through the GOT, one section per function; calls stay `PLT32`,
 /// which needs no rewriting. No fortified functions: targets do not provide `__memcpy_chk`. Large frames are probed
@@ -29,12 +32,19 @@ const FLAGS: [&str; 11] = [
 /// The contents of `ifunc.h`.
 const HEADER: &str = include_str!("../../include/ifunc.h");
 
-/// The C compiler: the one of the options, `$CC`, or `cc`.
+/// What the compilers of AArch64 add to [`FLAGS`]. Functions that choose between two kinds of atomic instructions would be set up by a
+/// constructor. GCC probes for a guard of 64 KiB otherwise.
+const FLAGS_OF_AARCH64: [&str; 1] = ["-mno-outline-atomics"];
+const FLAGS_OF_GCC_FOR_AARCH64: [&str; 1] = ["--param=stack-clash-protection-guard-size=12"];
+
+/// The C compiler: the one of the options, of the environment, or `cc`; of several for a triple, see [`choice`](super::choice).
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
     program: String,
     /// More words of `$CC`: `CC="ccache gcc"`.
     args: Vec<String>,
+    /// The help where it cannot be started.
+    install: String,
     /// The output of `--version`.
     version: OnceLock<String>,
     /// Its target machine.
@@ -44,20 +54,49 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// The compiler of the options, or that of the environment.
-    pub(crate) fn new(asked: Option<&str>) -> Self {
+    /// The compiler for these options.
+    pub(crate) fn of(options: &COptions) -> Result<Self, BuildError> {
+        let triple = options.triple.as_deref().map(Triple::new).transpose()?;
+        Self::new(options.compiler.as_deref(), triple.as_ref())
+    }
+
+    /// The compiler that was asked for, or that of the environment; for a triple, if there is one.
+    pub(crate) fn new(asked: Option<&str>, triple: Option<&Triple>) -> Result<Self, BuildError> {
+        if let Some(triple) = triple {
+            return choice::for_triple(asked, triple);
+        }
         let cc = match asked {
             Some(asked) => asked.to_owned(),
             None => std::env::var("CC").unwrap_or_default(),
         };
-        let mut words = cc.split_whitespace().map(str::to_owned);
+        let install =
+            "a C compiler is needed: install `gcc` or `clang`, or name one in the environment variable `CC`";
+        Ok(Self::named(&cc, "cc", install.into()))
+    }
+
+    /// A compiler by its words. `default`: the program if there are none.
+    pub(super) fn named(words: &str, default: &str, install: String) -> Self {
+        let mut words = words.split_whitespace().map(str::to_owned);
         Self {
-            program: words.next().unwrap_or_else(|| "cc".into()),
+            program: words.next().unwrap_or_else(|| default.into()),
             args: words.collect(),
+            install,
             version: OnceLock::new(),
             machine: OnceLock::new(),
             headers: None,
         }
+    }
+
+    /// The same, with one more argument.
+    pub(super) fn with(mut self, argument: String) -> Self {
+        self.args.push(argument);
+        self.machine = OnceLock::new();
+        self
+    }
+
+    /// Whether it is Clang, which compiles for every architecture.
+    pub(super) fn is_clang(&self) -> bool {
+        self.version().contains("clang version")
     }
 
     /// Writes `ifunc.h` into `include` beside a folder of libraries, for later compilations and for editors.
@@ -112,8 +151,7 @@ impl Compiler {
         BuildError::Spawn {
             program: self.name(),
             source,
-            help: "a C compiler is needed: install `gcc` or `clang`, or name one in the environment variable `CC`"
-                .into(),
+            help: self.install.clone(),
         }
     }
 
@@ -130,7 +168,7 @@ impl Compiler {
         let (object, rule) = (work_path.join("object.o"), work_path.join("object.d"));
         let folder = options.current_dir.as_deref();
         let mut command = self.command_in(folder);
-        command.arg("-c").args(FLAGS);
+        command.arg("-c").args(FLAGS).args(self.flags_of_machine());
         if options.color == Color::Always {
             command.arg("-fdiagnostics-color=always");
         }
@@ -182,19 +220,37 @@ impl Compiler {
     }
 
     /// The flag for the CPU level and the user's own flags, in this order: the last `-march` wins. One in `$CC` counts
-    /// as the user's own. An architecture without levels gets no flag.
+    /// as the user's own. Of an architecture that is not known, nothing is chosen.
     fn flags(&self, options: &COptions) -> Vec<String> {
-        let chosen = self.args.iter().any(|arg| arg.starts_with("-march="));
+        let chosen = |arg: &String| arg.starts_with("-march=") || arg.starts_with("-mcpu=");
         let mut flags = Vec::new();
-        if !chosen && self.machine().starts_with("x86_64") {
-            flags.push(format!("-march={}", options.cpu.of_compilers()));
+        let cpu = Cpu::baseline(arch_of_machine(self.machine())).with(options.cpu);
+        // GCC warns of an architecture beside a CPU, which Clang lets win.
+        let chosen =
+            self.args.iter().any(chosen) || (cpu.arch() == ARCH_AARCH64 && options.cflags.iter().any(chosen));
+        if let (false, Some(march)) = (chosen, cpu.march()) {
+            flags.push(format!("-march={march}"));
         }
         flags.extend_from_slice(&options.cflags);
         flags
     }
 
+    /// The flags for its architecture alone.
+    fn flags_of_machine(&self) -> Vec<&'static str> {
+        if arch_of_machine(self.machine()) != ARCH_AARCH64 {
+            return Vec::new();
+        }
+        let mut flags = FLAGS_OF_AARCH64.to_vec();
+        match self.is_clang() {
+            // Older versions do not know all of `FLAGS` for this architecture, and say so for each file.
+            true => flags.push("-Qunused-arguments"),
+            false => flags.extend(FLAGS_OF_GCC_FOR_AARCH64),
+        }
+        flags
+    }
+
     /// The target machine, such as `x86_64-linux-gnu`, read once.
-    fn machine(&self) -> &str {
+    pub(super) fn machine(&self) -> &str {
         self.machine.get_or_init(|| self.output_of("-dumpmachine"))
     }
 
@@ -222,7 +278,7 @@ impl Compiler {
             });
         }
         let macros = String::from_utf8_lossy(&output.stdout);
-        cpu::levels(&macros).map_err(|unknown| {
+        cpu::features(&macros).map_err(|unknown| {
             let flags: Vec<String> = self.args.iter().chain(&cflags).cloned().collect();
             unknown.into_error(&self.name(), &flags)
         })

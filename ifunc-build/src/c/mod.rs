@@ -2,6 +2,7 @@
 
 mod batch;
 mod check;
+mod choice;
 mod compiler;
 mod cpu;
 mod ifuncs;
@@ -39,7 +40,7 @@ pub fn build_c(
         Some(target) => target.clone(),
         None => crate::cargo::target_directory(),
     };
-    let folder = target.join(crate::cargo::folder_of(&options.profile));
+    let folder = crate::cargo::library_folder(&target, options.triple.as_deref(), &options.profile);
     let mut names = Names::beside_packages(&folder);
     let compiled = CompiledFiles::of_slices(files, options, names.folder(), progress)?;
     let built = build_files(&compiled, None, options, &mut names, progress)?;
@@ -107,7 +108,7 @@ impl CompiledFiles {
         folder: &Path,
         progress: &mut dyn Progress,
     ) -> Result<Self, BuildError> {
-        let mut compiler = Compiler::new(options.compiler.as_deref());
+        let mut compiler = Compiler::of(options)?;
         compiler.write_headers(folder)?;
         let mut units = Vec::new();
         for file in files {

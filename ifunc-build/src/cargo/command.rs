@@ -76,7 +76,7 @@ impl Job<'_> {
                 match image {
                     true => self.add_image_flags(&mut command),
                     // Both views then share macros, compiled once.
-                    false => drop(command.arg("--target").arg(&self.workspace.host)),
+                    false => drop(command.arg("--target").arg(self.workspace.triple.name())),
                 }
             }
             _ => {
@@ -160,7 +160,7 @@ impl Job<'_> {
     /// Target and flags of images.
     fn add_image_flags(&self, command: &mut Command) {
         // With an explicit target, build scripts and macros are compiled without the flags for images.
-        command.arg("--target").arg(&self.workspace.host);
+        command.arg("--target").arg(self.workspace.triple.name());
         command.env("CARGO_ENCODED_RUSTFLAGS", self.rustflags());
         command.env_remove("RUSTFLAGS");
     }
@@ -232,11 +232,9 @@ impl Job<'_> {
         if let Some(level) = opt_level(self.options) {
             flags.push(format!("-Copt-level={}", level.flag()).into());
         }
-        if self.workspace.host.starts_with("x86_64-") {
-            // The level that the image states, whatever the toolchain's default.
-            let cpu = self.package().cpu_of(self.options).of_compilers();
-            flags.push(format!("-Ctarget-cpu={cpu}").into());
-        }
+        // The CPU that the image states, whatever the toolchain's default.
+        let cpu = self.package().cpu_of(self.options);
+        flags.extend(cpu.flags_of_rustc().into_iter().map(OsString::from));
         flags.extend(self.package().rust_flags.iter().map(OsString::from));
         for directory in &self.workspace.foreign {
             let mut flag = OsString::from("--remap-path-prefix=");

@@ -78,7 +78,13 @@ impl Diagnosis {
         };
         let mut helps = Vec::new();
         for error in &self.errors {
-            for help in help(error, &package.name, &package.crate_name, graph.as_ref()) {
+            let about_triple = about_triple(error, job.workspace.triple.name());
+            for help in about_triple.into_iter().chain(help(
+                error,
+                &package.name,
+                &package.crate_name,
+                graph.as_ref(),
+            )) {
                 if !helps.contains(&help) {
                     helps.push(help);
                 }
@@ -86,6 +92,18 @@ impl Diagnosis {
         }
         helps
     }
+}
+
+/// The libraries of the triple are missing, or rustc does not know it.
+fn about_triple(error: &str, triple: &str) -> Option<String> {
+    let of_crates = ["core", "alloc", "std"]
+        .iter()
+        .any(|name| error.contains(&format!("can't find crate for `{name}`")));
+    (of_crates || error.contains("may not be installed")).then(|| {
+        format!(
+            "the compiler has no `core` for `{triple}`: `rustup target add {triple}` installs it; or name a compiler that has it in the environment variable `RUSTC`"
+        )
+    })
 }
 
 /// The text between `before` and `after`.
@@ -188,12 +206,6 @@ fn about_other_errors(error: &str, package: &str, graph: Option<&DependencyGraph
         return Some(format!(
             "two ifuncs are named `{name}`, one in `{package}` and one in a crate that it is built with: write `#[ifunc(name = \"{name}_2\")]` on one of them"
         ));
-    }
-    if error.contains("E0463") || error.contains("may not be installed") {
-        return Some(
-            "a crate or the target's standard library is missing: `rustup target add` installs targets"
-                .into(),
-        );
     }
     None
 }

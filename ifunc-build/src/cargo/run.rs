@@ -19,6 +19,14 @@ enum Event {
     Stderr(String),
 }
 
+impl Event {
+    /// Whether it is a warning of the compiler about a flag that the builder sets for AArch64, on each crate.
+    fn is_about_own_flags(&self) -> bool {
+        const WARNING: &str = "unstable feature specified for `-Ctarget-feature`: `outline-atomics`";
+        matches!(self, Self::Stdout(line) if line.contains(WARNING))
+    }
+}
+
 impl Job<'_> {
     /// Compiles a package, or its example, to a static library and returns its path; `None` for a package that depends
     /// on `ifunc` without using it: its ifuncs, if any, are in C.
@@ -188,7 +196,9 @@ impl Job<'_> {
             scope.spawn(move || lines(stdout).try_for_each(|line| second.send(Event::Stdout(line))));
             scope.spawn(move || lines(stderr).try_for_each(|line| send.send(Event::Stderr(line))));
             for event in events {
-                handle(event, progress);
+                if !event.is_about_own_flags() {
+                    handle(event, progress);
+                }
             }
         });
         child.wait().map_err(cargo_missing)

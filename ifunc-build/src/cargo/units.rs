@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::command::{Job, Task};
 use super::features::{self, Features};
 use super::workspace::{Example, Package, Workspace};
-use super::{examples, folder_of, lock};
+use super::{examples, folder_of, library_folder, lock};
 use crate::names::Names;
 use crate::shared_library::io;
 use crate::{BuildError, BuildOptions, Cpu, Progress};
@@ -82,7 +82,7 @@ impl BuildPlan {
                 .filter_map(|package| workspace.packages.iter().position(|p| p.id == package.id))
                 .collect(),
             features,
-            folder: target.join(folder_of(&options.profile)),
+            folder: library_folder(&target, options.triple.as_deref(), &options.profile),
             target,
             building: BTreeSet::new(),
             workspace,

@@ -8,6 +8,7 @@ use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, Packa
 use super::flags;
 use crate::needed;
 use crate::shared_library::io;
+use crate::triple::Triple;
 use crate::{BuildError, BuildOptions, Cpu, is_own_crate};
 
 /// What a panicking ifunc reports, if its package does not say.
@@ -41,7 +42,8 @@ pub(super) struct Package {
     pub(super) dependencies: BTreeSet<String>,
     /// `[package.metadata.ifunc] panic`.
     pub(super) panic: String,
-    /// `[package.metadata.ifunc] cpu`: the least CPU level that its code is built for, and those of more slices.
+    /// `[package.metadata.ifunc] cpu`: the least CPU that its code is built for, and those of more slices. Of the names there, those
+    /// of the architecture that is built for count.
     pub(super) cpu: Cpu,
     pub(super) slices: Vec<Cpu>,
     /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its ifuncs need on the target.
@@ -69,7 +71,7 @@ pub(super) struct Example {
 pub(super) struct Workspace {
     pub(super) target_directory: PathBuf,
     /// The target triple that is compiled for.
-    pub(super) host: String,
+    pub(super) triple: Triple,
     /// The ifunc packages, by name.
     pub(super) packages: Vec<Package>,
     /// The names of its other members, and why they are no ifunc packages.
@@ -98,24 +100,27 @@ impl Workspace {
         command.other_options(flags);
         // Both commands run at the same time: neither depends on the other, and together they would take as long as
         // compiling.
-        let (metadata, host) = std::thread::scope(|scope| {
-            let host = scope.spawn(|| super::command::host_target(options));
-            (command.exec(), host.join())
+        let (metadata, triple) = std::thread::scope(|scope| {
+            let triple = scope.spawn(|| match &options.triple {
+                Some(triple) => Triple::new(triple),
+                None => super::command::host_target(options).map(|host| Triple::of_compiler(&host)),
+            });
+            (command.exec(), triple.join())
         });
         let metadata = metadata.map_err(|e| match e {
             cargo_metadata::Error::CargoMetadata { stderr } => BuildError::Metadata(stderr.trim_end().into()),
             other => BuildError::Metadata(other.to_string()),
         })?;
-        let host = host.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Self::from_metadata(&metadata, host)
+        let triple = triple.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Self::from_metadata(&metadata, triple)
     }
 
-    fn from_metadata(metadata: &Metadata, host: String) -> Result<Self, BuildError> {
+    fn from_metadata(metadata: &Metadata, triple: Triple) -> Result<Self, BuildError> {
         let mut packages = Vec::new();
         let mut others = BTreeMap::new();
         for package in metadata.workspace_packages() {
             match library_with_ifuncs(package) {
-                Ok(library) => packages.push(ifunc_package(package, library)?),
+                Ok(library) => packages.push(ifunc_package(package, library, triple.arch())?),
                 Err(why) => drop(others.insert(package.name.to_string(), why)),
             }
         }
@@ -130,7 +135,7 @@ impl Workspace {
             .collect();
         Ok(Self {
             target_directory: metadata.target_directory.clone().into(),
-            host,
+            triple,
             packages,
             others,
             foreign,
@@ -168,22 +173,22 @@ impl Workspace {
 }
 
 impl Package {
-    /// The CPU level that the package is built for.
+    /// The CPU that the package is built for.
     pub(super) fn cpu_of(&self, options: &BuildOptions) -> Cpu {
-        self.cpu.max(options.cpu)
+        self.cpu.with(options.cpu)
     }
 
-    /// The CPU levels that it is built for, one for each slice of its libraries, the lowest first.
-    pub(super) fn levels(&self, options: &BuildOptions) -> Vec<Cpu> {
-        let more = options.slices.iter().chain(&self.slices);
-        Cpu::of_slices(self.cpu_of(options), more.copied())
+    /// The CPUs that it is built for, one for each slice of its libraries: the first is that of these options, the others have more.
+    pub(super) fn cpus(&self, options: &BuildOptions, more: impl IntoIterator<Item = Cpu>) -> Vec<Cpu> {
+        self.cpu_of(options)
+            .of_slices(more.into_iter().chain(self.slices.iter().copied()))
     }
 
-    /// What it sets of the compiler's flags, for a further slice of this level; `None`: nothing.
+    /// What it sets of the compiler's flags, for a further slice of this CPU; `None`: nothing.
     pub(super) fn own_flags(&self, slice: Option<Cpu>) -> Option<String> {
         let cpu = slice.unwrap_or(self.cpu);
-        let is_plain = self.panic == PANIC_POLICY && cpu == Cpu::V1 && self.rust_flags.is_empty();
-        let flags = || format!("{} {} {:?}", self.panic, cpu.name(), self.rust_flags);
+        let is_plain = self.panic == PANIC_POLICY && cpu.features() == 0 && self.rust_flags.is_empty();
+        let flags = || format!("{} {} {:?}", self.panic, cpu, self.rust_flags);
         (!is_plain).then(flags)
     }
 
@@ -243,6 +248,7 @@ fn library_with_ifuncs(package: &cargo_metadata::Package) -> Result<&cargo_metad
 fn ifunc_package(
     package: &cargo_metadata::Package,
     library: &cargo_metadata::Target,
+    arch: u16,
 ) -> Result<Package, BuildError> {
     let table = &package.metadata["ifunc"];
     let error = |reason: String| BuildError::Manifest {
@@ -258,21 +264,16 @@ fn ifunc_package(
             )));
         }
     };
-    let level = |value: &serde_json::Value| {
-        value.as_str().and_then(Cpu::from_name).ok_or_else(|| {
-            let names = Cpu::ALL.map(|level| format!("\"{}\"", level.name())).join(", ");
-            error(format!(
-                "`cpu = {value}` is not a level of x86-64\nhelp: the levels are {names}"
-            ))
-        })
+    let cpus = match &table["cpu"] {
+        serde_json::Value::Null => &[],
+        serde_json::Value::Array(all) => &all[..],
+        one => std::slice::from_ref(one),
     };
-    let mut levels: Vec<Cpu> = match &table["cpu"] {
-        serde_json::Value::Null => Vec::new(),
-        serde_json::Value::Array(several) => several.iter().map(level).collect::<Result<_, _>>()?,
-        one => vec![level(one)?],
-    };
-    levels.sort_unstable();
-    let cpu = levels.first().copied().unwrap_or(Cpu::V1);
+    let cpus = cpus.iter().map(cpu).collect::<Result<Vec<Cpu>, _>>();
+    let mut cpus = cpus.map_err(error)?;
+    cpus.retain(|cpu| cpu.arch() == arch);
+    cpus.sort_by_key(|cpu| cpu.features().count_ones());
+    let cpu = cpus.first().copied().unwrap_or(Cpu::baseline(arch));
     let strings = |key: &str| match &table[key] {
         serde_json::Value::Null => Ok(Vec::new()),
         serde_json::Value::Array(list) => list
@@ -310,12 +311,18 @@ fn ifunc_package(
             .collect(),
         panic,
         cpu,
-        slices: levels,
+        slices: cpus,
         needed,
         rust_flags,
         c_flags: strings("cflags")?,
         link_args: strings("link-args")?,
     })
+}
+
+/// One setting of `cpu`.
+fn cpu(setting: &serde_json::Value) -> Result<Cpu, String> {
+    let known = setting.as_str().and_then(Cpu::from_name);
+    known.ok_or_else(|| format!("`cpu = {setting}` is no CPU\nhelp: {}", Cpu::known()))
 }
 
 fn example(target: &cargo_metadata::Target) -> Example {

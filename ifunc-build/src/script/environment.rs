@@ -14,12 +14,17 @@ pub(super) struct Environment {
     pub(super) manifest: PathBuf,
     /// The builder's folder in `OUT_DIR`.
     pub(super) out: PathBuf,
+    /// The triple that the program is compiled for, if that is not this machine's.
+    pub(super) triple: Option<String>,
 }
 
 impl Environment {
     pub(super) fn read() -> Result<Self, ScriptError> {
         let variable = |name| std::env::var_os(name).ok_or(ScriptError::NotAScript { variable: name });
+        let text = |name| Ok::<_, ScriptError>(variable(name)?.to_string_lossy().into_owned());
+        let triple = text("TARGET")?;
         Ok(Self {
+            triple: (triple != text("HOST")?).then_some(triple),
             package: variable("CARGO_PKG_NAME")?.to_string_lossy().into_owned(),
             manifest: PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("Cargo.toml"),
             out: PathBuf::from(variable("OUT_DIR")?).join("ifunc"),

@@ -27,7 +27,7 @@
 //!
 //! The build goes into cargo's `OUT_DIR`, under a lock of its own, without the flags and wrappers of the outer cargo.
 //! So it works within `cargo build`, `check`, `clippy`, `test` and `install`, and in rust-analyzer; for every target
-//! directory and profile. Images themselves are always built optimised.
+//! directory and profile. Images themselves are always built optimised, and for the architecture of the program.
 
 mod compiled;
 mod environment;
@@ -38,7 +38,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 
-use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Progress, build_c, build_packages};
+use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Progress, Slice, build_c, build_packages};
 
 use environment::Environment;
 pub(crate) use environment::remove_script_variables;
@@ -56,7 +56,7 @@ pub struct Images {
     cflags: Vec<String>,
     needed: Vec<String>,
     cpu: Cpu,
-    slices: Vec<Cpu>,
+    slices: Vec<Slice>,
 }
 
 impl Images {
@@ -105,7 +105,7 @@ impl Images {
         self
     }
 
-    /// The CPU level of the images, whatever the program itself is compiled for.
+    /// The least CPU of the images, whatever the program itself is compiled for. It counts if it is of the program's architecture.
     #[must_use]
     pub fn cpu(mut self, cpu: Cpu) -> Self {
         self.cpu = cpu;
@@ -116,7 +116,18 @@ impl Images {
     /// the slice that it runs best.
     #[must_use]
     pub fn slice(mut self, cpu: Cpu) -> Self {
-        self.slices.push(cpu);
+        self.slices.push(Slice::of_cpu(cpu));
+        self
+    }
+
+    /// Slices for another target triple, such as `aarch64-unknown-linux-gnu`, beside the images for this program's.
+    #[must_use]
+    pub fn triple(mut self, triple: impl Into<String>) -> Self {
+        let slice = Slice {
+            triple: Some(triple.into()),
+            cpu: Cpu::default(),
+        };
+        self.slices.push(slice);
         self
     }
 
@@ -142,7 +153,7 @@ impl Images {
         watched.file(&environment.manifest);
         let target = environment.out.join("target");
         // Removes libraries of renamed or moved ifuncs; linking the others again is fast.
-        let libraries = target.join("release");
+        let libraries = crate::cargo::library_folder(&target, environment.triple.as_deref(), "release");
         match std::fs::remove_dir_all(&libraries) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(ScriptError::io("remove", &libraries)(e));
@@ -152,12 +163,13 @@ impl Images {
 
         let mut built = Vec::new();
         for group in packages::find(&environment, &self.packages)? {
-            built.extend(self.build_group(&group, &target, &mut Listener(&mut watched))?);
+            built.extend(self.build_group(&group, &target, &environment, &mut Listener(&mut watched))?);
             watched.packages(&group, &target)?;
         }
         if !self.c_files.is_empty() {
             let options = COptions {
                 target_dir: Some(target.clone()),
+                triple: environment.triple.clone(),
                 cpu: self.cpu,
                 slices: self.slices.clone(),
                 needed: self.needed.clone(),
@@ -181,6 +193,7 @@ impl Images {
         &self,
         group: &Group,
         target: &Path,
+        environment: &Environment,
         listener: &mut Listener<'_>,
     ) -> Result<Vec<BuiltIfunc>, ScriptError> {
         let mut options = BuildOptions {
@@ -189,6 +202,7 @@ impl Images {
             packages: group.names(),
             features: self.features.clone(),
             target_dir: Some(target.into()),
+            triple: environment.triple.clone(),
             cpu: self.cpu,
             slices: self.slices.clone(),
             ..BuildOptions::default()

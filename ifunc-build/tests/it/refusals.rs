@@ -226,20 +226,14 @@ fn c_files_that_cannot_be_built_are_refused() {
     );
     let error = with(&|options| options.cflags = vec!["-maes".into()]);
     assert!(
-        matches!(
-            error,
-            BuildError::CpuFeatures {
-                nearest: "x86-64",
-                ..
-            }
-        ),
+        matches!(&error, BuildError::CpuFeatures { nearest, .. } if nearest == "x86-64"),
         "{error:?}"
     );
     says(
         &error,
         &[
             "`-maes` enables CPU features of no x86-64 level",
-            "help: an image states a level",
+            "help: `-march=x86-64` is the nearest that an image can state",
         ],
     );
     let error = with(&|options| options.needed = vec!["z".into()]);

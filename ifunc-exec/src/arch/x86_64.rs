@@ -1,5 +1,9 @@
-//! x86-64: the entry shim, floating-point control, CPU features, and what a signal interrupts.
+//! x86-64: the entry shim, floating-point control, CPU features, calls of any signature, and what a signal interrupts.
 
+mod call;
+mod code;
+#[cfg(test)]
+pub(crate) mod testing;
 mod trap;
 
 use std::mem::offset_of;
@@ -7,11 +11,22 @@ use std::mem::offset_of;
 use ifunc::host::GateState;
 use ifunc_abi::image::ARCH_X86_64;
 
-pub(crate) use self::trap::{Trap, enter_handler};
+pub(crate) use self::call::{ARGUMENT_WORDS, forwarding_function, function_of_any_signature};
+pub(crate) use self::code::{
+    ABSOLUTE_64, CALLEE_SAVED, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER, USUAL_CIE,
+    WRITTEN_CODE_NEEDS_BARRIER, callee, enter_session,
+    publish_code, return_address, synchronize_at_sessions,
+};
+pub(crate) use self::trap::{FAULTS, Trap, enter_handler};
 use crate::gate::{Gate, SIDE_OFFSET};
 
 /// ELF `e_machine` of images that run here.
 pub const ARCH: u16 = ARCH_X86_64;
+
+/// What the shim expects at the top of a stack: `stack_top` of the gate is so many bytes below it.
+pub(crate) const BELOW_TOP: usize = 8;
+/// What the shim pushes on the injected stack before it calls `X_main`.
+pub(crate) const PUSHED: usize = 8;
 
 /// The name of a level of the architecture, and of each of its features whether this CPU and its operating system have it.
 type Level = (&'static str, &'static [(&'static str, bool)]);
@@ -90,7 +105,7 @@ fn explain_lacking(levels: &[Level], needed: u64, here: u64) -> Option<String> {
 }
 
 const _: () = assert!(
-    offset_of!(Gate, saved_rsp) < 64,
+    offset_of!(Gate, saved_sp) < 64,
     "one byte of call frame information"
 );
 
@@ -144,12 +159,12 @@ core::arch::global_asm!(
     "test byte ptr [r9 + {side}], {sets_float_control}",
     "jne 5f",
     "2:",
-    "mov [r9 + {saved_rsp}], rsp",
+    "mov [r9 + {saved_sp}], rsp",
     "mov [r9 + {context}], rcx",
-    // DW_CFA_def_cfa_expression: *(r9 + saved_rsp) + 64, as DW_OP_breg9, DW_OP_deref, DW_OP_plus_uconst 64.
-    ".cfi_escape 0x0f, 5, 0x79, {saved_rsp}, 0x06, 0x23, 0x40",
+    // DW_CFA_def_cfa_expression: *(r9 + saved_sp) + 64, as DW_OP_breg9, DW_OP_deref, DW_OP_plus_uconst 64.
+    ".cfi_escape 0x0f, 5, 0x79, {saved_sp}, 0x06, 0x23, 0x40",
     "mov rsp, [r9 + {stack_top}]",
-    "push qword ptr [r9 + {saved_rsp}]",
+    "push qword ptr [r9 + {saved_sp}]",
     // DW_CFA_def_cfa_expression: *(rsp) + 64, as DW_OP_breg7 0, DW_OP_deref, DW_OP_plus_uconst 64.
     ".cfi_escape 0x0f, 5, 0x77, 0x00, 0x06, 0x23, 0x40",
     "xor ebp, ebp",
@@ -198,7 +213,7 @@ core::arch::global_asm!(
     "ifunc_exec_escape:",
     ".cfi_startproc",
     "mov eax, 1",
-    "mov rsp, [rdi + {saved_rsp}]",
+    "mov rsp, [rdi + {saved_sp}]",
     ".cfi_def_cfa rsp, 64",
     ".cfi_offset rbp, -16",
     ".cfi_offset rbx, -24",
@@ -242,7 +257,7 @@ core::arch::global_asm!(
     ".popsection",
     side = const SIDE_OFFSET,
     sets_float_control = const GateState::SETS_FLOAT_CONTROL,
-    saved_rsp = const offset_of!(Gate, saved_rsp),
+    saved_sp = const offset_of!(Gate, saved_sp),
     stack_top = const offset_of!(Gate, stack_top),
     context = const offset_of!(Gate, context),
 );
@@ -282,7 +297,7 @@ core::arch::global_asm!(
     "test byte ptr [rdx + {side}], {sets_float_control}",
     "jne 5f",
     "2:",
-    "mov [rdx + {saved_rsp}], rsp",
+    "mov [rdx + {saved_sp}], rsp",
     "call rsi",
     // The callback has preserved the callee-saved registers. It may have changed how floats are computed.
     "cmp word ptr [rsp + 6], 0",
@@ -327,7 +342,7 @@ core::arch::global_asm!(
     ".popsection",
     side = const SIDE_OFFSET,
     sets_float_control = const GateState::SETS_FLOAT_CONTROL,
-    saved_rsp = const offset_of!(Gate, saved_rsp),
+    saved_sp = const offset_of!(Gate, saved_sp),
 );
 
 // `__ifunc_panic` as images know it. The seventh argument that it passes on is where it found its return address: the
@@ -388,15 +403,29 @@ impl FloatControl {
     /// As the shim found it.
     ///
     /// # Safety
-    /// `saved_rsp` must be what the shim left in the gate of an invocation that runs and may set the control of floats.
-    pub(crate) unsafe fn saved(saved_rsp: usize) -> Self {
-        let words = std::ptr::with_exposed_provenance::<u32>(saved_rsp);
+    /// `saved_sp` must be what the shim left in the gate of an invocation that runs and may set the control of floats.
+    pub(crate) unsafe fn saved(saved_sp: usize) -> Self {
+        let words = std::ptr::with_exposed_provenance::<u32>(saved_sp);
         // SAFETY: the caller's promise: the shim has stored both there.
         unsafe {
             Self {
                 mxcsr: words.read(),
                 x87: words.add(1).cast::<u16>().read(),
             }
+        }
+    }
+
+    /// As a word that [`remembered`](Self::remembered) makes one of again: MXCSR in bits 0–31, the control word of the x87 in 32–47,
+    /// and a bit that is always set.
+    pub(crate) fn remember(self) -> u64 {
+        1 << 48 | u64::from(self.x87) << 32 | u64::from(self.mxcsr)
+    }
+
+    /// Of a word of [`remember`](Self::remember).
+    pub(crate) fn remembered(word: u64) -> Self {
+        Self {
+            mxcsr: word as u32,
+            x87: (word >> 32) as u16,
         }
     }
 

@@ -5,7 +5,7 @@ use std::ptr;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-use crate::arena::PAGE;
+use crate::page::page_size;
 
 /// Bytes of a handler's stack: the state of every register that the processor has, our handler, and those of the host that it
 /// may call afterwards.
@@ -28,23 +28,23 @@ impl AlternateStack {
         let mapped = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
-                PAGE + SIZE,
+                page_size() + SIZE,
                 ProtFlags::READ | ProtFlags::WRITE,
                 flags,
             )
         };
         let Ok(base) = mapped else { return none };
         // SAFETY: the lowest page of the mapping just made. Without a guard it is only less safe.
-        let _ = unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) };
+        let _ = unsafe { rustix::mm::mprotect(base, page_size(), MprotectFlags::empty()) };
         let stack = libc::stack_t {
-            ss_sp: base.wrapping_byte_add(PAGE),
+            ss_sp: base.wrapping_byte_add(page_size()),
             ss_flags: 0,
             ss_size: SIZE,
         };
         // SAFETY: the memory is this value's own, and stays mapped until it is dropped.
         if unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) } != 0 {
             // SAFETY: the mapping just made, of which nothing knows.
-            let _ = unsafe { rustix::mm::munmap(base, PAGE + SIZE) };
+            let _ = unsafe { rustix::mm::munmap(base, page_size() + SIZE) };
             return none;
         }
         Self(base)
@@ -56,7 +56,7 @@ impl Drop for AlternateStack {
         if self.0.is_null() {
             return;
         }
-        if current().is_some_and(|(base, _)| base == self.0.wrapping_byte_add(PAGE)) {
+        if current().is_some_and(|(base, _)| base == self.0.wrapping_byte_add(page_size())) {
             // Not the one before: its owner may have unmapped it, as the standard library does when a thread ends.
             let none = libc::stack_t {
                 ss_sp: ptr::null_mut(),
@@ -67,7 +67,7 @@ impl Drop for AlternateStack {
             unsafe { libc::sigaltstack(&raw const none, ptr::null_mut()) };
         }
         // SAFETY: this value owns the mapping, and no handler runs: the thread runs this.
-        let _ = unsafe { rustix::mm::munmap(self.0, PAGE + SIZE) };
+        let _ = unsafe { rustix::mm::munmap(self.0, page_size() + SIZE) };
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn a_stack_for_handlers_is_of_the_thread_as_long_as_it_lives() {
         let thread = std::thread::spawn(|| {
             let stack = AlternateStack::install();
-            let base = stack.0.wrapping_byte_add(PAGE);
+            let base = stack.0.wrapping_byte_add(page_size());
             assert_eq!(current(), Some((base, SIZE)));
             // It is large enough, so there is no other.
             assert!(AlternateStack::install().0.is_null());

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::arch::USUAL_CIE;
 use crate::imports::memory_functions;
 
 /// Number of functions that fit.
@@ -65,8 +66,6 @@ fn extent(address: usize) -> Option<Range<usize>> {
     Some(address..address + size)
 }
 
-/// Version 1, "zR", alignments 1 and -8, register 16, one byte: relative to its place, signed, of 32 bits.
-const USUAL: [u8; 9] = *b"\x01zR\0\x01\x78\x10\x01\x1b";
 /// No function is as long.
 const LONGEST: u32 = 1 << 20;
 
@@ -83,7 +82,7 @@ unsafe fn size_in(entry: *const u8) -> Option<usize> {
         let common = entry.add(4).sub(word(entry.add(4)) as usize);
         (common.add(8).cast::<[u8; 9]>().read(), word(entry.add(12)))
     };
-    (common == USUAL && size < LONGEST).then_some(size as usize)
+    (common == USUAL_CIE && size < LONGEST).then_some(size as usize)
 }
 
 #[cfg(test)]
@@ -109,9 +108,9 @@ mod tests {
             // SAFETY: both entries are whole.
             unsafe { size_in(bytes[24..].as_ptr()) }
         };
-        assert_eq!(size(USUAL, 4711), Some(4711));
-        assert_eq!(size(USUAL, (1 << 20) - 1), Some((1 << 20) - 1));
-        assert_eq!(size(USUAL, 1 << 20), None);
+        assert_eq!(size(USUAL_CIE, 4711), Some(4711));
+        assert_eq!(size(USUAL_CIE, (1 << 20) - 1), Some((1 << 20) - 1));
+        assert_eq!(size(USUAL_CIE, 1 << 20), None);
         assert_eq!(size(*b"\x01zPLR\0\x01\x78\x10", 4711), None);
         assert_eq!(size(*b"\x03zR\0\x01\x78\x10\x01\x1b", 4711), None);
     }

@@ -10,11 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use libc::{sigaction, siginfo_t};
 
 use super::{memory, message};
-use crate::arch::{Trap, enter_handler};
+use crate::arch::{FAULTS, Trap, enter_handler};
 use crate::gate::{Gate, Interruption, Outcome};
 
-/// The signals of faults.
-const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 /// The signal of a deadline. Nothing happens to a process that gets it without a handler.
 const DEADLINE: c_int = libc::SIGURG;
 
@@ -158,6 +156,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut
             address,
             pc: trap.pc(),
             stack: trap.stack(),
+            link: trap.link(),
             is_overflow: false,
         };
         match gate.fault(at, &mut trap) {
@@ -291,6 +290,7 @@ pub(crate) fn signal_name(signal: c_int) -> &'static str {
         libc::SIGBUS => "SIGBUS",
         libc::SIGFPE => "SIGFPE",
         libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
         _ => "a signal",
     }
 }
@@ -311,6 +311,7 @@ pub(crate) fn code_name(signal: c_int, code: c_int) -> &'static str {
         (libc::SIGFPE, 6) => "inexact floating-point result",
         (libc::SIGFPE, 7) => "invalid floating-point operation",
         (libc::SIGILL, _) => "no valid instruction",
+        (libc::SIGTRAP, _) => "a trap instruction",
         _ => "",
     }
 }
@@ -350,16 +351,18 @@ mod tests {
     #[test]
     fn each_signal_and_each_reason_has_its_words() {
         let names = FAULTS.map(signal_name);
-        assert_eq!(names, ["SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"]);
+        assert_eq!(names[..4], ["SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"]);
+        assert!(!names.contains(&"a signal"));
         let of = |signal, codes: &[c_int]| codes.iter().map(|code| code_name(signal, *code)).collect();
         let words: Vec<Vec<&str>> = vec![
             of(libc::SIGSEGV, &[1, 2, libc::SI_KERNEL]),
             of(libc::SIGBUS, &[1, 2]),
             of(libc::SIGFPE, &[1, 2, 3, 4, 5, 6, 7]),
             of(libc::SIGILL, &[1]),
+            of(libc::SIGTRAP, &[1]),
         ];
         let distinct: std::collections::HashSet<_> = words.iter().flatten().collect();
-        assert_eq!(distinct.len(), 13);
+        assert_eq!(distinct.len(), 14);
         assert!(distinct.iter().all(|words| words.len() > 8), "{distinct:?}");
         assert_eq!(
             [

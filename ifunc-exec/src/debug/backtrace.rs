@@ -1,18 +1,16 @@
 //! The calls that led to a panic, from the stack that it left.
 //!
 //! An image has no unwind tables. The words on its stack are searched for what a call in the image leaves there: an address
-//! right after a `call` instruction. Such a word may be left over from a call that returned, so it counts only if its callee
+//! right after an instruction that calls. Such a word may be left over from a call that returned, so it counts only if its callee
 //! is the function that the previous word is in. That is certain enough for a line in a log, and is used for nothing else.
 
 use super::object::Functions;
+use crate::arch::{callee, return_address};
 
 /// Most calls that a report carries.
 const MAX_CALLS: usize = 16;
 /// Bytes of the stack that are searched.
 const MAX_STACK: usize = 64 << 10;
-/// Length and opcode of `call rel32`.
-const CALL: usize = 5;
-const CALL_OPCODE: u8 = 0xe8;
 
 /// Offsets in the image of addresses that calls in it left on the stack, innermost first. `stack` begins where `__ifunc_panic` found its return address; `base` and `code` are the image's.
 pub(super) fn calls(base: usize, code: &[u8], stack: impl Iterator<Item = usize>) -> Vec<u32> {
@@ -20,7 +18,7 @@ pub(super) fn calls(base: usize, code: &[u8], stack: impl Iterator<Item = usize>
         .take(MAX_STACK / size_of::<usize>())
         .enumerate()
         .filter_map(|(index, word)| {
-            let offset = word
+            let offset = return_address(word)
                 .checked_sub(base)
                 .filter(|&offset| offset > 0 && offset <= code.len())? as u32;
             // The first is a return address for certain.
@@ -28,19 +26,6 @@ pub(super) fn calls(base: usize, code: &[u8], stack: impl Iterator<Item = usize>
         })
         .take(MAX_CALLS)
         .collect()
-}
-
-/// Where the call in front of `offset` goes; `None`: there is no call of a place in the image.
-fn callee(code: &[u8], offset: u32) -> Option<u32> {
-    let call = code.get((offset as usize).checked_sub(CALL)?..offset as usize)?;
-    let (&opcode, distance) = call.split_first()?;
-    if opcode != CALL_OPCODE {
-        return None;
-    }
-    let distance = i32::from_le_bytes(distance.try_into().ok()?);
-    offset
-        .checked_add_signed(distance)
-        .filter(|&to| (to as usize) < code.len())
 }
 
 /// The function that panicked, as `NAME+0xOFFSET`: that of the innermost call that is not in the language's own libraries.

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Placement;
 use super::object::DebugObject;
 use crate::arch::ARCH;
-use crate::arena::PAGE;
+use crate::page::page_size;
 
 /// "JiTD"
 const MAGIC: u32 = 0x4a69_5444;
@@ -130,12 +130,12 @@ impl Dump {
         };
         // The mapping below is executable, so it must hold nothing that could be run. Of all records this one holds the
         // least.
-        dump.record(CODE_CLOSE, &[0; PAGE - HEADER as usize - PREFIX])?;
+        dump.record(CODE_CLOSE, &vec![0; page_size() - HEADER as usize - PREFIX])?;
         // SAFETY: a fresh mapping at an address of the kernel's choice. It stays for as long as the process lives.
         unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
-                PAGE,
+                page_size(),
                 ProtFlags::READ | ProtFlags::EXEC,
                 MapFlags::PRIVATE,
                 &dump.file,
@@ -219,7 +219,7 @@ mod tests {
 
     /// The kinds of the records after the first page, whole ones only.
     fn kinds(bytes: &[u8]) -> Vec<u32> {
-        let (mut at, mut kinds) = (PAGE, Vec::new());
+        let (mut at, mut kinds) = (page_size(), Vec::new());
         while at < bytes.len() {
             kinds.push(u32_at(bytes, at));
             at += u32_at(bytes, at + 4) as usize;
@@ -233,7 +233,7 @@ mod tests {
         let folder = scratch("limit");
         let path = folder.join("jit.dump");
         let mut dump = Dump::create(&path).unwrap();
-        dump.limit = PAGE as u64 + 200;
+        dump.limit = page_size() as u64 + 200;
         dump.load("add_main", 0x7000, &[0x90; 64]).unwrap();
         let error = dump.load("add_main", 0x8000, &[0x90; 64]).unwrap_err();
         assert!(error.to_string().contains("has grown to"), "{error}");
@@ -241,7 +241,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(kinds(&bytes), [CODE_LOAD, CODE_CLOSE]);
-        assert!(bytes.len() <= PAGE + 200);
+        assert!(bytes.len() <= page_size() + 200);
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         for (room, fits) in [(record - 1, false), (record, true)] {
             let path = folder.join(format!("jit-{room}.dump"));
             let mut dump = Dump::create(&path).unwrap();
-            assert_eq!(dump.len, PAGE as u64);
+            assert_eq!(dump.len, page_size() as u64);
             dump.limit = dump.len + room + PREFIX as u64;
             assert_eq!(dump.load("add_main", 0x7000, &[0x90; 64]).is_ok(), fits);
             let limit = dump.limit;

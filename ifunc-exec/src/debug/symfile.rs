@@ -17,7 +17,9 @@ use object::{Endianness, LittleEndian as LE, SectionIndex};
 
 use super::Placement;
 use super::object::DebugObject;
-use crate::arch::ARCH;
+use crate::arch::{
+    ABSOLUTE_64, ARCH, CALLEE_SAVED, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER,
+};
 use crate::stack;
 
 const FILE_HEADER: FileHeader = FileHeader {
@@ -239,25 +241,28 @@ pub(super) fn named(placement: &Placement<'_>) -> Box<[u8]> {
 
 /// Call frame information that makes one frame, the first, of all that an image has on the stack: nothing is known of the
 /// frames in it. The debugger finds the stack in the [list](crate::stack) of them. If the stack pointer is on none of those (a
-/// callback that outlived its invocation), the caller is expected right at the stack pointer, which is true at a function's
-/// start.
+/// callback that outlived its invocation), the caller is expected where it is at a function's start.
 ///
 /// On return to the shim, no register but the stack pointer has a known value, and its call frame information needs no
 /// other.
 ///
 /// Address and length of the code are the last two words, 0 here.
 fn frame() -> Vec<u8> {
-    const RETURN_ADDRESS: u8 = 16;
     let expression = frame_address();
-
-    let mut out = Vec::with_capacity(128);
-    // A common information entry: version 1, no augmentation, alignment factors 1 and -8; the return address lies below
-    // the canonical frame address.
+    let mut out = Vec::with_capacity(192);
+    // A common information entry: version 1, no augmentation, alignment factors 1 and -8.
     let mut common = vec![0xff, 0xff, 0xff, 0xff, 1, 0, 1, 0x78, RETURN_ADDRESS];
     common.extend_from_slice(&[0x0f, expression.len() as u8]); // DW_CFA_def_cfa_expression
     common.extend_from_slice(&expression);
-    common.extend_from_slice(&[0x80 + RETURN_ADDRESS, 1]); // DW_CFA_offset
-    for register in [3, 6, 12, 13, 14, 15] {
+    if RETURNS_BY_REGISTER {
+        let expression = saved_return_address();
+        common.extend_from_slice(&[0x16, RETURN_ADDRESS, expression.len() as u8]); // DW_CFA_val_expression
+        common.extend_from_slice(&expression);
+    } else {
+        // It lies below the canonical frame address.
+        common.extend_from_slice(&[0x80 + RETURN_ADDRESS, 1]); // DW_CFA_offset
+    }
+    for register in CALLEE_SAVED {
         common.extend_from_slice(&[0x07, register]); // DW_CFA_undefined
     }
     // The offset of the common entry, 0, and the two words.
@@ -271,33 +276,56 @@ fn frame() -> Vec<u8> {
     out
 }
 
+const DEREF: u8 = 0x06; // DW_OP_deref
+const PLUS: u8 = 0x23; // DW_OP_plus_uconst
+const REGISTER: u8 = 0x70; // DW_OP_breg0
+
 /// The expression that finds the canonical frame address: `for (s = *first; s; s = *s) if (s->low <= sp && sp < s->frame) return
-/// s->frame; return sp + 8`.
+/// s->frame; return sp + 8`. Where a register holds the return address, no word is pushed on the stack for it: `return sp`.
 pub(super) fn frame_address() -> Vec<u8> {
+    let pushed = if RETURNS_BY_REGISTER { 0 } else { 8 };
+    of_stack(
+        &[PLUS, stack::FRAME, DEREF],
+        [REGISTER + STACK_POINTER, pushed],
+    )
+}
+
+/// The expression that finds the return address where a register holds it: the shim keeps a copy for the stack that the stack pointer
+/// is on, above the canonical frame address and the word there. On no such stack it is in the register.
+pub(super) fn saved_return_address() -> Vec<u8> {
+    of_stack(
+        &[PLUS, stack::FRAME, DEREF, PLUS, 8, DEREF],
+        [REGISTER + RETURN_ADDRESS, 0],
+    )
+}
+
+/// An expression that looks for the stack that the stack pointer is on. `found` begins with the entry of the list, `otherwise` with
+/// nothing.
+fn of_stack(found: &[u8], otherwise: [u8; 2]) -> Vec<u8> {
     const ADDRESS: u8 = 0x0e; // DW_OP_const8u
-    const DEREF: u8 = 0x06;
     const DUP: u8 = 0x12;
     const DROP: u8 = 0x13;
     const PICK: u8 = 0x15;
     const AND: u8 = 0x1a;
-    const PLUS: u8 = 0x23; // DW_OP_plus_uconst
     const IF: u8 = 0x28; // DW_OP_bra
     const AT_LEAST: u8 = 0x2a; // DW_OP_ge
     const BELOW: u8 = 0x2d; // DW_OP_lt
     const GO: u8 = 0x2f; // DW_OP_skip
-    const STACK_POINTER: u8 = 0x70 + 7; // DW_OP_breg7
+    const STACK: u8 = REGISTER + STACK_POINTER;
     let mut code = vec![ADDRESS];
     code.extend_from_slice(&(stack::first() as u64).to_le_bytes());
     code.push(DEREF);
     let next = code.len();
     // After each jump its distance from the byte that follows it.
-    code.extend_from_slice(&[DUP, IF, 6, 0, DROP, STACK_POINTER, 8, GO, 27, 0]);
-    code.extend_from_slice(&[STACK_POINTER, 0, PICK, 1, PLUS, stack::LOW, DEREF, AT_LEAST]);
-    code.extend_from_slice(&[STACK_POINTER, 0, PICK, 2, PLUS, stack::FRAME, DEREF, BELOW]);
+    code.extend_from_slice(&[DUP, IF, 6, 0, DROP]);
+    code.extend_from_slice(&otherwise);
+    code.extend_from_slice(&[GO, 24 + found.len() as u8, 0]);
+    code.extend_from_slice(&[STACK, 0, PICK, 1, PLUS, stack::LOW, DEREF, AT_LEAST]);
+    code.extend_from_slice(&[STACK, 0, PICK, 2, PLUS, stack::FRAME, DEREF, BELOW]);
     code.extend_from_slice(&[AND, IF, 4, 0, DEREF, GO]);
     let back = next as i16 - (code.len() as i16 + 2);
     code.extend_from_slice(&back.to_le_bytes());
-    code.extend_from_slice(&[PLUS, stack::FRAME, DEREF]);
+    code.extend_from_slice(found);
     code
 }
 
@@ -334,7 +362,7 @@ pub(super) fn placed(object: &DebugObject, placement: &Placement<'_>) -> Option<
         let to = table.section(section.info_link(LE)).ok()?;
         let (start, size) = to.file_range(LE)?;
         for relocation in relocations {
-            if relocation.r_type(LE, false) != elf::R_X86_64_64 {
+            if relocation.r_type(LE, false) != ABSOLUTE_64 {
                 return None;
             }
             let symbol = symbols

@@ -57,13 +57,13 @@ impl Gate {
             return CallBack::Aborted;
         }
         // SAFETY: the caller's promise; the shim returns to this frame, from the call or from an escape, whose frames own
-        // nothing. Meanwhile `saved_rsp` names the shim's frame, which is above those.
+        // nothing. Meanwhile `saved_sp` names the shim's frame, which is above those.
         let code = unsafe {
-            let outer = *self.saved_rsp.get();
+            let outer = *self.saved_sp.get();
             self.state.set(Side::Ifunc);
             let code = ifunc_exec_call_back(data, call, (&raw const *self).cast());
             self.state.set(Side::Host);
-            *self.saved_rsp.get() = outer;
+            *self.saved_sp.get() = outer;
             code
         };
         if code == 0 {

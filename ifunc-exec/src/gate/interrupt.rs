@@ -27,6 +27,8 @@ pub(crate) struct Interruption {
     pub(crate) pc: usize,
     /// The stack pointer.
     pub(crate) stack: usize,
+    /// A register that may hold the return address of the function that was interrupted.
+    pub(crate) link: Option<usize>,
     /// The stack was used up.
     pub(crate) is_overflow: bool,
 }
@@ -69,7 +71,7 @@ impl Gate {
         let may_leave = is_code
             || at.is_overflow && is_guarded
             || (memory::contains(at.pc) || trap.is_fetch())
-                && (is_guarded || self.was_called_by_code(at.stack));
+                && (is_guarded || self.was_called_by_code(trap));
         if !may_leave {
             return Outcome::Uncontained(
                 "it may be in a function that was allowed without a guard (`allow`, `allow_set`, `allow_library`), whose \
@@ -94,10 +96,10 @@ impl Gate {
                 if !gate.state.is(Side::Ifunc) {
                     gate.state.set(Side::HostAborted);
                 } else if ptr::eq(gate, self) && gate.may_interrupt(trap) {
-                    let (pc, stack) = (trap.pc(), trap.stack());
                     let at = Interruption {
-                        pc,
-                        stack,
+                        pc: trap.pc(),
+                        stack: trap.stack(),
+                        link: trap.link(),
                         ..Interruption::default()
                     };
                     gate.interrupt(at, trap);
@@ -112,7 +114,7 @@ impl Gate {
     fn may_interrupt(&self, trap: &Trap) -> bool {
         // A function of the host, or the handler of another signal, calls functions of memory, too.
         self.containment.code.contains(&trap.pc())
-            || memory::contains(trap.pc()) && self.was_called_by_code(trap.stack())
+            || memory::contains(trap.pc()) && self.was_called_by_code(trap)
     }
 
     fn interrupt(&self, mut at: Interruption, trap: &mut Trap) {
@@ -126,16 +128,15 @@ impl Gate {
         trap.escape(self);
     }
 
-    /// Whether the function that runs was called by injected code. The word at its stack pointer is its return address: it is about
-    /// to begin, or is a function of memory, which pushes nothing.
-    fn was_called_by_code(&self, stack: usize) -> bool {
-        let is_stack =
-            (self.stack_low..self.stack_top).contains(&stack) && stack.is_multiple_of(align_of::<usize>());
-        if !is_stack {
-            return false;
-        }
-        // SAFETY: aligned and within the usable part of the mapped stack that this thread runs on.
-        let back = unsafe { ptr::with_exposed_provenance::<usize>(stack).read_volatile() };
+    /// Whether the function that runs was called by injected code. Its return address is where its caller left it: it is about to
+    /// begin, or is a function of memory, which keeps it there.
+    fn was_called_by_code(&self, trap: &Trap) -> bool {
+        let back = trap.return_address(self.stack_low..self.stack_top);
+        back.is_some_and(|back| self.is_after_code(back))
+    }
+
+    /// Whether a call in injected code returns to this address.
+    fn is_after_code(&self, back: usize) -> bool {
         self.containment.code.start < back && back <= self.containment.code.end
     }
 
@@ -173,32 +174,14 @@ mod tests {
         };
         let gate = Gate::new(&stack, containment);
         assert_eq!(gate.stack(), stack.low()..stack.top() - 16);
-        let last = gate.stack_top - size_of::<usize>();
-        for at in [gate.stack_low, last] {
-            for (word, is_code) in [
-                (0x1000, false),
-                (0x1001, true),
-                (0x2000, true),
-                (0x2001, false),
-                (0, false),
-            ] {
-                // SAFETY: within the stack, which only this test uses.
-                unsafe { ptr::with_exposed_provenance_mut::<usize>(at).write(word) };
-                assert_eq!(gate.was_called_by_code(at), is_code, "{word:#x}");
-            }
+        for (word, is_code) in [
+            (0x1000, false),
+            (0x1001, true),
+            (0x2000, true),
+            (0x2001, false),
+            (0, false),
+        ] {
+            assert_eq!(gate.is_after_code(word), is_code, "{word:#x}");
         }
-        // A stack pointer that is none, whatever lies there.
-        let elsewhere = [0x1800_usize; 2];
-        let outside = elsewhere.as_ptr().expose_provenance();
-        assert!(!gate.was_called_by_code(outside));
-        // SAFETY: as above.
-        unsafe {
-            let low = ptr::with_exposed_provenance_mut::<[usize; 2]>(gate.stack_low);
-            low.write(elsewhere);
-            low.cast::<u8>().add(1).cast::<usize>().write_unaligned(0x1800);
-            assert!(!gate.was_called_by_code(gate.stack_low + 1));
-            ptr::with_exposed_provenance_mut::<usize>(gate.stack_top).write(0x1800);
-        }
-        assert!(!gate.was_called_by_code(gate.stack_top));
     }
 }

@@ -7,10 +7,11 @@ use ifunc_abi::image::{Image, ImageFlags, Relocation};
 use super::cache::Record;
 use super::validate::memory_of;
 use super::{ImageProperties, InstalledImage, ValidImage};
-use crate::arena::{Arena, ArenaError, PAGE, Range, Word};
+use crate::arena::{Arena, ArenaError, Range, Word};
 use crate::debug::{DebugRegistry, Placement};
 use crate::entrance::Door;
 use crate::got::GotMemory;
+use crate::page::page_size;
 use crate::symbols::Bound;
 
 /// Writes an image and its GOT into the arena.
@@ -26,7 +27,7 @@ pub(super) fn install(
     let keeps_float_control = image.flags().contains(ImageFlags::KEEPS_FLOAT_CONTROL);
     let got = gots.allocate(addresses)?;
     let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
-    let align = if rw.is_some() { PAGE } else { image.rx_align() };
+    let align = if rw.is_some() { page_size() } else { image.rx_align() };
     let code = place(arena, memory_of(image), align, rw.is_some(), |arena, range| {
         let (words, rw_bytes) = relocate(image, arena.address(range), got.address(), addresses);
         arena.write(range, image.rx(), &words)?;

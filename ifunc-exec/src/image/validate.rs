@@ -8,6 +8,7 @@ use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
 use crate::arch::{ARCH, cpu_features, explain_lacking_cpu};
+use crate::page::page_size;
 
 /// An image whose bytes have the id it was sent under, that parses, and that this machine can run.
 #[derive(Debug)]
@@ -32,6 +33,16 @@ pub(crate) fn validate<'a>(
     bytes: &'a [u8],
     max_memory: usize,
 ) -> Result<ValidImage<'a>, Refusal> {
+    validate_for(id, bytes, max_memory, page_size())
+}
+
+/// As [`validate`], for a machine of this page size.
+fn validate_for<'a>(
+    id: &ImageId,
+    bytes: &'a [u8],
+    max_memory: usize,
+    page_size: usize,
+) -> Result<ValidImage<'a>, Refusal> {
     if blake3::hash(bytes) != *id {
         return Err(Refusal::new(
             Rejection::IdMismatch,
@@ -54,6 +65,17 @@ pub(crate) fn validate<'a>(
     }
     if let Some(lacking) = explain_lacking_cpu(image.cpu_features(), cpu_features()) {
         return Err(Refusal::new(Rejection::CpuFeature, lacking));
+    }
+    if let Some((at, _)) = image.rw_range()
+        && !(at as usize).is_multiple_of(page_size)
+    {
+        return Err(Refusal::new(
+            Rejection::BadImage,
+            format!(
+                "its statics lie at {at:#x}, which is no multiple of this machine's page of {page_size} bytes; help: build it with \
+                 `cargo ifunc build`, which aligns statics to the largest page of the architecture"
+            ),
+        ));
     }
     let memory = memory_of(&image);
     if memory > max_memory {
@@ -127,15 +149,42 @@ mod tests {
     }
 
     #[test]
+    fn statics_begin_at_a_page_of_this_machine() {
+        let parts = ImageParts {
+            entries: vec![EntryPart::new("add")],
+            arch: ARCH,
+            rx: vec![0xc3; 40],
+            rw_at: 0x4000,
+            rw: vec![1; 8],
+            rw_mem: 8,
+            ..ImageParts::default()
+        };
+        let bytes = parts.encode().unwrap();
+        let id = *blake3::hash(&bytes).as_bytes();
+        for (page_size, is_refused) in [(4 << 10, false), (16 << 10, false), (64 << 10, true)] {
+            let refusal = validate_for(&id, &bytes, 1 << 20, page_size).err();
+            assert_eq!(refusal.is_some(), is_refused, "{page_size}");
+            let Some(refusal) = refusal else { continue };
+            assert_eq!(refusal.reason, Rejection::BadImage);
+            let expected = "its statics lie at 0x4000, which is no multiple of this machine's page of 65536 bytes; help: ";
+            assert!(refusal.detail.starts_with(expected), "{refusal:?}");
+        }
+    }
+
+    #[test]
     fn an_image_for_another_machine_is_refused_by_its_name() {
-        for (arch, name) in [(ARCH_AARCH64, "AArch64"), (243, "ELF machine 243")] {
+        let (other, here) = match ARCH {
+            ARCH_AARCH64 => ((ARCH_X86_64, "x86-64"), "AArch64"),
+            _ => ((ARCH_AARCH64, "AArch64"), "x86-64"),
+        };
+        for (arch, name) in [other, (243, "ELF machine 243")] {
             let parts = ImageParts {
                 entries: vec![EntryPart::new("add")],
                 arch,
                 rx: vec![0xc3; 40],
                 ..ImageParts::default()
             };
-            let detail = format!("the image is for {name}, this target is x86-64; help: build it for x86-64");
+            let detail = format!("the image is for {name}, this target is {here}; help: build it for {here}");
             assert_eq!(refused(&parts, 4096), Some((Rejection::Architecture, detail)));
         }
     }

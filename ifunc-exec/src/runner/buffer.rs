@@ -148,8 +148,9 @@ impl Arguments {
         Ok(())
     }
 
-    /// Calls a function. The same arguments are passed to every one: the psABI of x86-64 passes the first six words and eight floats in
-    /// registers and the other words on the stack, which the caller frees, so a function finds those that it has, and ignores the others.
+    /// Calls a function. The same arguments are passed to every one: the psABIs pass the first words (x86-64: six, AArch64: eight) and eight
+    /// floats in registers and the other words on the stack, which the caller frees, so a function finds those that it has, and ignores the
+    /// others.
     ///
     /// # Safety
     /// The address is that of a function that may be called with these arguments, and that returns a float or at most a word.

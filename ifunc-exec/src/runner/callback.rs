@@ -7,8 +7,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::objects::{Loans, Objects, TOO_MANY};
-use super::registers::{Passed, Registers, function_of_any_signature};
+use super::registers::{Passed, Registers};
 use super::signature::{MAX_WORDS, Output, Param, Signature};
+use crate::arch::function_of_any_signature;
 use crate::held::discard;
 
 /// Most callbacks of a call: each takes two words.

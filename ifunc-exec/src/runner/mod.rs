@@ -57,12 +57,11 @@ use ifunc_abi::{Counted, ImageId};
 
 use self::exported::Import;
 pub use self::plain::plain_size;
-use self::segment::Lens;
+use self::segment::{Lens, PAGE};
 pub use self::serve::run_if_started_by_target;
 use self::signature::{ANY_OBJECT, Signature};
 use self::tenant::TenantProcess;
 pub(crate) use self::tenant::{RemoteImage, RemoteInvocation};
-use crate::arena::PAGE;
 use crate::image::imports::Imports;
 use crate::{HostSymbols, ImageExecutorOptions, NamedSet, Observer, ValidImage};
 

@@ -11,10 +11,11 @@ use std::rc::Rc;
 
 use super::buffer::{Arguments, Buffer};
 use super::port::Waited;
-use super::registers::{Passed, Registers, function_of_any_signature};
+use super::registers::{Passed, Registers};
 use super::segment::{Area, Kind, Message, Segment};
 use super::serve::with_port;
 use super::signature::{Param, Signature};
+use crate::arch::{forwarding_function, function_of_any_signature};
 
 thread_local! {
     static SIGNATURES: RefCell<HashMap<u32, Rc<Signature>>> = RefCell::default();
@@ -29,15 +30,9 @@ fn signature_of(number: u32) -> Option<Rc<Signature>> {
     SIGNATURES.with_borrow(|all| all.get(&number).map(Rc::clone))
 }
 
-/// The instructions of the function of this number: `mov eax, NUMBER; movabs r11, ifunc_runner_call; jmp r11`.
+/// The instructions of the function of this number.
 pub(super) fn instructions(number: u32) -> Vec<u8> {
-    let address = ifunc_runner_call as *const () as u64;
-    let mut code = vec![0xb8];
-    code.extend(number.to_le_bytes());
-    code.extend([0x49, 0xbb]);
-    code.extend(address.to_le_bytes());
-    code.extend([0x41, 0xff, 0xe3]);
-    code
+    forwarding_function(number, ifunc_runner_call as *const () as u64)
 }
 
 function_of_any_signature!(ifunc_runner_call, call);
@@ -143,22 +138,4 @@ unsafe fn call_back(segment: &Segment, words: [u64; 6]) -> Result<bool, &'static
     buffer.set_word(0, callback.output.result(register));
     segment.write(Area::Call, 0, &buffer.bytes()[..len]);
     Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_function_loads_its_number_and_goes_on_in_one_place() {
-        let code = instructions(0x0102_0304);
-        let target = (ifunc_runner_call as *const () as u64).to_le_bytes();
-        let expected = [
-            &[0xb8, 4, 3, 2, 1][..],
-            &[0x49, 0xbb],
-            &target,
-            &[0x41, 0xff, 0xe3],
-        ];
-        assert_eq!(code, expected.concat());
-    }
 }

@@ -1,13 +1,16 @@
 //! The side that calls: what a C function was called with, into a buffer, and back what the other side changed.
 
+use std::mem::offset_of;
+
 use super::segment::{Area, CALL, Segment};
 use super::signature::{MAX_PARAMS, Param, Place, Scalar, Signature, UNIT};
+use crate::arch::ARGUMENT_WORDS;
 
 /// Where the arguments of a call are.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Registers {
-    words: [u64; 6],
+    words: [u64; ARGUMENT_WORDS],
     floats: [u64; 8],
     /// Arguments beyond those.
     stack: *const u64,
@@ -22,61 +25,8 @@ impl Registers {
     }
 }
 
-const _: () = assert!(size_of::<Registers>() == 128);
-
-/// Defines a function in assembly that takes the arguments of every signature: it calls `call(eax, registers)`, and returns what that
-/// returns.
-macro_rules! function_of_any_signature {
-    ($name:ident, $call:path) => {
-        unsafe extern "C" {
-            fn $name();
-        }
-
-        core::arch::global_asm!(
-            concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
-            ".p2align 4",
-            concat!(".hidden ", stringify!($name)),
-            concat!(".globl ", stringify!($name)),
-            concat!(".type ", stringify!($name), ",@function"),
-            concat!(stringify!($name), ":"),
-            ".cfi_startproc",
-            "push rbp",
-            ".cfi_def_cfa_offset 16",
-            ".cfi_offset rbp, -16",
-            "mov rbp, rsp",
-            ".cfi_def_cfa_register rbp",
-            "sub rsp, 128",
-            "mov [rsp], rdi",
-            "mov [rsp + 8], rsi",
-            "mov [rsp + 16], rdx",
-            "mov [rsp + 24], rcx",
-            "mov [rsp + 32], r8",
-            "mov [rsp + 40], r9",
-            "movsd [rsp + 48], xmm0",
-            "movsd [rsp + 56], xmm1",
-            "movsd [rsp + 64], xmm2",
-            "movsd [rsp + 72], xmm3",
-            "movsd [rsp + 80], xmm4",
-            "movsd [rsp + 88], xmm5",
-            "movsd [rsp + 96], xmm6",
-            "movsd [rsp + 104], xmm7",
-            "lea rcx, [rbp + 16]",
-            "mov [rsp + 112], rcx",
-            "mov edi, eax",
-            "mov rsi, rsp",
-            "call {call}",
-            "movsd xmm0, [rsp + 120]",
-            "leave",
-            ".cfi_def_cfa rsp, 8",
-            "ret",
-            ".cfi_endproc",
-            concat!(".size ", stringify!($name), ", .-", stringify!($name)),
-            ".popsection",
-            call = sym $call,
-        );
-    };
-}
-pub(super) use function_of_any_signature;
+// What the assembly of `function_of_any_signature` lays out.
+const _: () = assert!(offset_of!(Registers, stack) == 8 * (ARGUMENT_WORDS + 8) && size_of::<Registers>() % 16 == 0);
 
 /// The arguments of a call, in the order of the signature.
 #[derive(Debug)]

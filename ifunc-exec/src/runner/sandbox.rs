@@ -184,6 +184,7 @@ pub(super) fn filter_system_calls(arena: BorrowedFd<'_>) -> io::Result<()> {
         libc::SYS_madvise,
         libc::SYS_membarrier,
         libc::SYS_munmap,
+        #[cfg(target_arch = "x86_64")]
         libc::SYS_poll,
         libc::SYS_ppoll,
         libc::SYS_restart_syscall,

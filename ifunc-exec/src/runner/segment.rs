@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::arena::PAGE;
 
 /// The first word of a segment: it names this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"ifrunr02");
@@ -139,6 +138,9 @@ struct Mailbox {
 #[repr(C, align(64))]
 struct Flag(AtomicU32);
 
+/// Areas are multiples of so many bytes, the smallest page of any machine: the whole segment is one mapping.
+pub(super) const PAGE: usize = 4096;
+
 /// What a segment begins with.
 #[derive(Debug)]
 #[repr(C)]
@@ -175,7 +177,7 @@ pub(super) const CALL: usize = 1 << 20;
 /// Length of [`Area::Note`] in bytes.
 const NOTE: usize = 64 << 10;
 
-/// Lengths of the areas in bytes, each a multiple of the page size.
+/// Lengths of the areas in bytes, each a multiple of [`PAGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lens {
     pub(super) payload: usize,

@@ -509,7 +509,7 @@ fn copied<'a>(target: *mut c_void, lent: Lent) -> Option<&'a mut [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::PAGE;
+    use super::super::segment::PAGE;
     use crate::runner::segment::Lens;
     use crate::runner::signature::Signature;
     use crate::runner::{RunnerOptions, Settings};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ifunc::host::{EXPORTS, ExportKind, NameConflict, NamedTypes};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
-use ifunc_abi::symbols::{COMPILER_IMPORTS, REPLACE_EXPORT, RUNTIME_IMPORTS};
+use ifunc_abi::symbols::{COMPILER_IMPORTS, REPLACE_EXPORT, RUNTIME_IMPORTS, STACK_GUARD};
 
 pub use self::interfaces::Interfaces;
 pub use self::libraries::InvalidSoname;
@@ -24,7 +24,7 @@ pub use self::symbol::Symbol;
 use crate::allocations::note_all;
 use crate::exports::remote::replace_export;
 use crate::image::imports::{Imported, Imports};
-use crate::imports::runtime_imports;
+use crate::imports::{runtime_imports, stack_guard};
 
 /// What the images of one target may import.
 #[derive(Debug)]
@@ -73,8 +73,11 @@ impl HostSymbols {
             let symbol = unsafe { Symbol::untyped(name, address.cast()) }.of_kind(ExportKind::Function);
             (name.to_owned(), symbol.keeping_float_control())
         });
+        // SAFETY: a static of this crate.
+        let guard = unsafe { Symbol::untyped(STACK_GUARD, stack_guard()) }.of_kind(ExportKind::Data);
+        let guard = (STACK_GUARD.to_owned(), guard.keeping_float_control());
         Self {
-            symbols: runtime.collect(),
+            symbols: runtime.chain([guard]).collect(),
             libraries: HashMap::new(),
             interfaces: Interfaces::default(),
             has_unguarded: Arc::default(),
@@ -154,7 +157,7 @@ impl HostSymbols {
 
     /// Whether the runtime itself provides it: no export may take its place.
     pub(crate) fn is_of_runtime(name: &str) -> bool {
-        name == REPLACE_EXPORT || runtime_imports().iter().any(|(runtime, _)| *runtime == name)
+        name == REPLACE_EXPORT || name == STACK_GUARD || runtime_imports().iter().any(|(runtime, _)| *runtime == name)
     }
 
     /// The address of the function of this name and signature, and what has to live while it is called.

@@ -1,5 +1,6 @@
 //! The seam between the linker and an architecture. No other module knows an instruction or a relocation number.
 
+mod aarch64;
 mod x86_64;
 
 /// How a relocation reaches a target inside the image.
@@ -20,6 +21,9 @@ pub(crate) enum External {
     Thunk,
     /// By a stub: code for this place alone that loads the import's address through the slot and jumps back.
     Stub,
+    /// By the place itself, which loads the slot, or loads from the GOT that the slot points to. Where one of both is out of reach
+    /// ([`Arch::reaches_slot`]), by the import's GOT entry in the image, in the form `far`.
+    Slot { far: Form },
     /// By the import's GOT entry in the image.
     GotEntry,
     /// An install relocation stores the import's address.
@@ -72,6 +76,8 @@ pub(crate) struct Resolution<M> {
 pub(crate) struct Classified {
     /// The instruction that holds the field, as far as its bytes tell: `call *[rip]`.
     pub(crate) place: &'static str,
+    /// The instruction is a call or a jump, as far as its bytes tell.
+    pub(crate) is_branch: bool,
     /// For a target inside the image.
     pub(crate) internal: Resolution<Internal>,
     /// For an import.
@@ -101,10 +107,36 @@ pub(crate) enum Refused {
 pub(crate) struct Patch {
     /// Address of the byte at [`Resolution::start`].
     pub(crate) address: u64,
-    /// Address of the target, its thunk, its stub or its GOT entry.
+    /// Address of the target, its thunk, its stub, its GOT entry or the slot.
     pub(crate) target: u64,
     /// The relocation's addend.
     pub(crate) addend: i64,
+    /// Offset of the import's entry in the GOT that the slot points to; 0 for what does not use the slot.
+    pub(crate) got_offset: u32,
+}
+
+/// Why a patch does not fit its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// The place does not reach the target: how far it reaches.
+    TooFar(&'static str),
+    /// The place can only name an address of the target's alignment: which.
+    Misaligned(&'static str),
+    /// The form is for other bytes.
+    Form,
+}
+
+/// What a relocation of a debug section or of `.eh_frame` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataRelocation {
+    /// Nothing, or something of a thread-local variable, which no image has.
+    Nothing,
+    /// An address, or an offset in a section, of eight bytes.
+    Address64,
+    /// The same, of four bytes.
+    Address32,
+    /// A distance of four bytes.
+    Distance32,
 }
 
 /// An architecture.
@@ -118,6 +150,18 @@ pub(crate) trait Arch: Sync {
     /// Fills the gaps between functions.
     fn text_fill(&self) -> u8;
 
+    /// Alignment of code that the linker adds.
+    fn code_align(&self) -> u64;
+
+    /// Alignment of the image's base that code needs whose image has `extent` bytes of address space.
+    fn base_align(&self, extent: u64) -> u64;
+
+    /// Whether the slot stands right after the text, for loads that reach it from there alone, and not among the constants.
+    fn slot_follows_text(&self) -> bool;
+
+    /// Whether [`External::Slot`] reaches an entry at `got_offset` of the GOT, in an image with at most `text` bytes of text.
+    fn reaches_slot(&self, text: u64, got_offset: u32) -> bool;
+
     /// Code that ends the invocation, for calls that never run.
     fn trap(&self) -> &'static [u8];
 
@@ -127,6 +171,12 @@ pub(crate) trait Arch: Sync {
 
     /// Name of a relocation, for messages.
     fn relocation_name(&self, kind: u32) -> String;
+
+    /// What a relocation of a debug section or of `.eh_frame` writes; `None`: something else.
+    fn data_relocation(&self, kind: u32) -> Option<DataRelocation>;
+
+    /// What to do about a refused relocation.
+    fn help(&self, refused: Refused) -> &'static str;
 
     /// Whether a relocation's addend is an offset in its target and nothing else.
     fn addend_is_part_of_target(&self, kind: u32) -> bool;
@@ -139,8 +189,8 @@ pub(crate) trait Arch: Sync {
     /// nothing.
     fn classify(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Result<Option<Classified>, Refused>;
 
-    /// Rewrites `code`, the bytes from [`Resolution::start`] to [`Resolution::end`]. `None`: too far away.
-    fn apply(&self, form: Form, code: &mut [u8], patch: &Patch) -> Option<()>;
+    /// Rewrites `code`, the bytes from [`Resolution::start`] to [`Resolution::end`].
+    fn apply(&self, form: Form, code: &mut [u8], patch: &Patch) -> Result<(), Unfit>;
 
     /// Length of [`thunk`](Self::thunk).
     fn thunk_len(&self, got_offset: u32) -> u64;
@@ -158,5 +208,6 @@ pub(crate) trait Arch: Sync {
 
 /// The architecture of an ELF machine.
 pub(crate) fn arch_of(machine: u16) -> Option<&'static dyn Arch> {
-    (machine == x86_64::X86_64.machine()).then_some(&x86_64::X86_64 as &dyn Arch)
+    let all: [&dyn Arch; 2] = [&x86_64::X86_64, &aarch64::AArch64];
+    all.into_iter().find(|arch| arch.machine() == machine)
 }

@@ -9,10 +9,11 @@ use object::read::elf::ElfFile64;
 use object::write::Relocation;
 use object::{
     LittleEndian as LE, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags,
-    RelocationTarget, SectionIndex, SectionKind as Kind, elf,
+    RelocationTarget, SectionIndex, SectionKind as Kind,
 };
 
 use super::{DebugObject, frames};
+use crate::arch::{Arch, DataRelocation};
 
 /// An object.
 pub(super) type File<'a> = ElfFile64<'a, LE>;
@@ -57,23 +58,32 @@ pub(super) struct DebugSection {
 }
 
 /// The sections, by name.
-#[derive(Clone, Debug, Default)]
-pub(super) struct DebugSections(BTreeMap<&'static str, DebugSection>);
+pub(super) struct DebugSections {
+    arch: &'static dyn Arch,
+    by_name: BTreeMap<&'static str, DebugSection>,
+}
 
 /// Finds the address of an offset in one of the object's sections; `None`: it is not in the image.
 pub(super) type Locate<'l> = &'l dyn Fn(usize, u64) -> Option<u64>;
 
 impl DebugSections {
+    pub(super) fn new(arch: &'static dyn Arch) -> Self {
+        Self {
+            arch,
+            by_name: BTreeMap::new(),
+        }
+    }
+
     /// Adds the sections of an object. An error undoes all of it.
     pub(super) fn add(&mut self, file: &File<'_>, locate: Locate<'_>) -> Result<(), Broken> {
         let before: Vec<_> = self
-            .0
+            .by_name
             .iter()
             .map(|(&name, section)| (name, section.data.len(), section.addresses.len()))
             .collect();
         let added = self.try_add(file, locate);
         if added.is_err() {
-            self.0.retain(|name, section| {
+            self.by_name.retain(|name, section| {
                 let Some(&(_, data, addresses)) = before.iter().find(|(known, ..)| known == name) else {
                     return false;
                 };
@@ -98,7 +108,7 @@ impl DebugSections {
             };
             let data = section.uncompressed_data()?;
             let align = section.align().clamp(1, 16);
-            let to = self.0.entry(name).or_default();
+            let to = self.by_name.entry(name).or_default();
             to.align = to.align.max(align);
             to.data.resize(to.data.len().next_multiple_of(align as usize), 0);
             bases.insert(section.index().0, (name, to.data.len() as u64));
@@ -108,12 +118,12 @@ impl DebugSections {
             let section = file.section_by_index(SectionIndex(index))?;
             for (offset, relocation) in section.relocations() {
                 let value = self.value(file, &bases, &relocation, locate)?;
-                let to = self.0.get_mut(name).ok_or(Broken)?;
+                let to = self.by_name.get_mut(name).ok_or(Broken)?;
                 let at = base.checked_add(offset).ok_or(Broken)?;
                 to.put(name, at, value)?;
             }
         }
-        frames::add(file, locate, self.0.entry(FRAMES).or_default())
+        frames::add(self.arch, file, locate, self.by_name.entry(FRAMES).or_default())
     }
 
     /// The value that a relocation writes.
@@ -127,13 +137,11 @@ impl DebugSections {
         let RelocationFlags::Elf { r_type, .. } = relocation.flags() else {
             return Err(Broken);
         };
-        let wide = match r_type {
-            elf::R_X86_64_64 => true,
-            elf::R_X86_64_32 => false,
-            elf::R_X86_64_NONE => return Ok(Value::Nothing),
-            // Of a thread-local variable, which no image has.
-            elf::R_X86_64_DTPOFF64 | elf::R_X86_64_DTPOFF32 => return Ok(Value::Nothing),
-            _ => return Err(Broken),
+        let wide = match self.arch.data_relocation(r_type.0) {
+            Some(DataRelocation::Address64) => true,
+            Some(DataRelocation::Address32) => false,
+            Some(DataRelocation::Nothing) => return Ok(Value::Nothing),
+            Some(DataRelocation::Distance32) | None => return Err(Broken),
         };
         let RelocationTarget::Symbol(symbol) = relocation.target() else {
             return Err(Broken);
@@ -155,7 +163,7 @@ impl DebugSections {
 
     /// Writes the sections into the debug object.
     pub(super) fn write(self, output: &mut DebugObject) -> Option<()> {
-        for (name, section) in self.0 {
+        for (name, section) in self.by_name {
             if section.data.is_empty() {
                 continue;
             }

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, elf};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget};
 
 use super::dwarf::{Broken, DebugSection, File, Locate};
+use crate::arch::{Arch, DataRelocation};
 
 /// Marks a common information entry in `.debug_frame`.
 const COMMON: [u8; 4] = [0xff; 4];
@@ -17,7 +18,12 @@ const WORD: usize = 8;
 const DISTANCE_32: u8 = 0x1b;
 
 /// Adds the frames that an object describes.
-pub(super) fn add(file: &File<'_>, locate: Locate<'_>, to: &mut DebugSection) -> Result<(), Broken> {
+pub(super) fn add(
+    arch: &dyn Arch,
+    file: &File<'_>,
+    locate: Locate<'_>,
+    to: &mut DebugSection,
+) -> Result<(), Broken> {
     for section in file.sections() {
         if section.name() != Ok(".eh_frame") {
             continue;
@@ -26,13 +32,12 @@ pub(super) fn add(file: &File<'_>, locate: Locate<'_>, to: &mut DebugSection) ->
         // The address of each function, by the offset of the field that refers to it.
         let mut functions = BTreeMap::new();
         for (offset, relocation) in section.relocations() {
-            let object::RelocationFlags::Elf {
-                r_type: elf::R_X86_64_PC32,
-                ..
-            } = relocation.flags()
-            else {
+            let object::RelocationFlags::Elf { r_type, .. } = relocation.flags() else {
                 continue;
             };
+            if arch.data_relocation(r_type.0) != Some(DataRelocation::Distance32) {
+                continue;
+            }
             let RelocationTarget::Symbol(symbol) = relocation.target() else {
                 continue;
             };

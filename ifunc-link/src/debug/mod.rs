@@ -38,7 +38,7 @@ pub(crate) fn debug_object(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &
         output.symbol(&symbol, at);
     }
     let addresses = SectionAddresses::new(graph, layout);
-    let mut sections = dwarf::DebugSections::default();
+    let mut sections = dwarf::DebugSections::new(graph.arch);
     for object in addresses.objects() {
         if let Ok(file) = dwarf::File::parse(inputs.data(object)) {
             // An object whose debug information is broken has none.

@@ -2,5 +2,6 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod emulated;
 pub mod loaded;
 pub mod sources;

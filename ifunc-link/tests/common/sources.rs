@@ -27,15 +27,43 @@ pub fn folder() -> PathBuf {
     package().join(FOLDER)
 }
 
-/// A C compiler; its C++ compiler has another name.
+/// An architecture that sources are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    X86_64,
+    AArch64,
+}
+
+impl Machine {
+    /// Its name in directives.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86-64",
+            Self::AArch64 => "aarch64",
+        }
+    }
+
+    /// How the names of its relocations begin.
+    pub const fn relocations(self) -> &'static str {
+        match self {
+            Self::X86_64 => "R_X86_64_",
+            Self::AArch64 => "R_AARCH64_",
+        }
+    }
+}
+
+/// What its compilers do on their own that an image cannot have. GCC calls functions of its library for atomic operations.
+const OF_AARCH64: [&str; 1] = ["-mno-outline-atomics"];
+
+/// A C compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compiler {
     pub name: &'static str,
-    pub cxx: &'static str,
+    pub machine: Machine,
 }
 
 /// The directives of a source that is linked; `link.rs` explains them.
-const OF_LINKED: [&str; 19] = [
+const OF_LINKED: [&str; 20] = [
     "Archive",
     "Compilers",
     "Configs",
@@ -52,34 +80,27 @@ const OF_LINKED: [&str; 19] = [
     "ExpectWeak",
     "Flags",
     "Libgcc",
+    "Machines",
     "MaxBytes",
     "Object",
     "SetsFloatControl",
 ];
 /// The directives of a source that is refused; `refused.rs` explains them.
-const OF_REFUSED: [&str; 8] = [
+const OF_REFUSED: [&str; 9] = [
     "Archive",
     "Compilers",
     "Configs",
     "Declared",
     "Flags",
     "Libgcc",
+    "Machines",
     "Neighbour",
     "Object",
 ];
 /// There may be several of these.
 const REPEATED: [&str; 4] = ["Covers", "ExpectImport", "Neighbour", "Object"];
 
-const ALL: [Compiler; 2] = [
-    Compiler {
-        name: "gcc",
-        cxx: "g++",
-    },
-    Compiler {
-        name: "clang",
-        cxx: "clang++",
-    },
-];
+const NAMES: [&str; 2] = ["gcc", "clang"];
 
 pub fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
@@ -92,16 +113,31 @@ pub fn not_compared(what: &str) {
 
 /// The compilers of this machine; one at least.
 pub fn compilers() -> &'static [Compiler] {
-    static FOUND: OnceLock<Vec<Compiler>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| ALL.into_iter().filter(|cc| is_there(cc.name)).collect());
+    let found = compilers_for(Machine::X86_64);
     assert!(!found.is_empty(), "neither gcc nor clang is there");
     static PRINTED: Once = Once::new();
     PRINTED.call_once(|| {
-        for cc in ALL.iter().filter(|cc| !found.contains(cc)) {
-            not_compared(&format!("{} is not there", cc.name));
+        for name in NAMES
+            .iter()
+            .filter(|name| !found.iter().any(|cc| cc.name == **name))
+        {
+            not_compared(&format!("{name} is not there"));
         }
     });
     found
+}
+
+/// The compilers for an architecture, as far as they are there. Clang compiles for AArch64 with the headers of gcc's package.
+pub fn compilers_for(machine: Machine) -> &'static [Compiler] {
+    static FOUND: [OnceLock<Vec<Compiler>>; 2] = [OnceLock::new(), OnceLock::new()];
+    FOUND[machine as usize].get_or_init(|| {
+        let all = NAMES.map(|name| Compiler { name, machine });
+        let found: Vec<Compiler> = all.into_iter().filter(|cc| is_there(cc.program("c"))).collect();
+        match found.first() {
+            Some(first) if first.name == "gcc" || machine == Machine::X86_64 => found,
+            _ => Vec::new(),
+        }
+    })
 }
 
 pub fn run(command: &mut Command) {
@@ -114,16 +150,44 @@ pub fn run(command: &mut Command) {
 }
 
 impl Compiler {
+    /// The program for files of this extension: `c` or `cc`.
+    fn program(self, extension: &str) -> &'static str {
+        match (self.name, self.machine, extension == "cc") {
+            ("gcc", Machine::X86_64, false) => "gcc",
+            ("gcc", Machine::X86_64, true) => "g++",
+            ("gcc", Machine::AArch64, false) => "aarch64-linux-gnu-gcc",
+            ("gcc", Machine::AArch64, true) => "aarch64-linux-gnu-g++",
+            (_, _, false) => "clang",
+            (_, _, true) => "clang++",
+        }
+    }
+
+    /// A command for files of this extension.
+    pub fn command(self, extension: &str) -> Command {
+        let mut command = Command::new(self.program(extension));
+        if self.name == "clang" && self.machine == Machine::AArch64 {
+            command.arg("--target=aarch64-linux-gnu");
+        }
+        command
+    }
+
+    /// Whether it has a C++ compiler.
+    pub fn has_cxx(self) -> bool {
+        is_there(self.program("cc"))
+    }
+
     /// Compiles a file of [`FOLDER`], in the package's folder, so that debug information says `tests/link/NAME.c`.
     pub fn compile(self, file: &str, flags: &[&str], out: &Path) {
-        let program = match file.ends_with(".cc") {
-            true => self.cxx,
-            false => self.name,
-        };
-        run(Command::new(program)
+        let extension = if file.ends_with(".cc") { "cc" } else { "c" };
+        run(self
+            .command(extension)
             .current_dir(package())
             .arg("-c")
             .args(ALWAYS)
+            .args(match self.machine {
+                Machine::X86_64 => &[][..],
+                Machine::AArch64 => &OF_AARCH64,
+            })
             .args(flags)
             .arg("-o")
             .arg(out)
@@ -176,8 +240,9 @@ impl Source {
             seen.push(name);
             let value = value.trim();
             let bad = match name {
-                "Compilers" => {
-                    value.is_empty() || !value.split(' ').all(|one| ALL.iter().any(|cc| cc.name == one))
+                "Compilers" => value.is_empty() || !value.split(' ').all(|one| NAMES.contains(&one)),
+                "Machines" | "SetsFloatControl" => {
+                    value.is_empty() || !value.split(' ').all(|one| ["x86-64", "aarch64"].contains(&one))
                 }
                 "Libgcc" | "ExpectSlot" | "ExpectRw" | "ExpectImportRelocations" => {
                     !matches!(value, "yes" | "no")
@@ -232,10 +297,17 @@ impl Source {
         self.all(directive).first().map(|word| word.parse().unwrap())
     }
 
-    /// Whether `Compilers:` has the compiler, or is not there.
+    /// Whether `Compilers:` has the compiler, or is not there, and `Machines:` its architecture.
     pub fn is_for(&self, compiler: Compiler) -> bool {
         self.words("Compilers")
             .is_none_or(|only| only.contains(&compiler.name))
+            && self.is_for_machine(compiler.machine)
+    }
+
+    /// Whether `Machines:` has the architecture, or is not there.
+    pub fn is_for_machine(&self, machine: Machine) -> bool {
+        self.words("Machines")
+            .is_none_or(|only| only.contains(&machine.name()))
     }
 
     /// Compiles the source and its other inputs.
@@ -283,7 +355,8 @@ fn archive(compiler: Compiler, files: &[&str], flags: &[&str], dir: &Path) -> Ve
 }
 
 fn support_library(compiler: Compiler) -> Vec<u8> {
-    let output = Command::new(compiler.name)
+    let output = compiler
+        .command("c")
         .arg("-print-libgcc-file-name")
         .output()
         .unwrap();

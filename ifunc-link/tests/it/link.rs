@@ -10,10 +10,11 @@
 //! | `ExpectFunctions: a b`, `ExpectUnknown: a b` | these imports are functions, or nothing says what they are |
 //! | `ExpectRelocations: N`, `ExpectRelocationsAtLeast: N`, `ExpectImportRelocations: yes` | install relocations |
 //! | `ExpectSlot: yes`, `ExpectRw: no` | there is a slot, no read-write part |
-//! | `SetsFloatControl: yes` | some instruction writes MXCSR or the x87 control word; otherwise none does, and all are known |
+//! | `SetsFloatControl: x86-64 aarch64` | there, some instruction writes what controls floating-point arithmetic (MXCSR and the x87 control word, FPCR); otherwise none does, and all are known |
 //! | `MaxBytes: N` | of the image, header included |
 //! | `Covers: KIND \| place \| import or image \| how` | with every compiler, some configuration resolves a relocation so; ` by gcc`: with that one |
 //! | `Flags: ..`, `Configs: ..`, `Compilers: ..` | more flags for every compilation; these configurations only |
+//! | `Machines: aarch64` | for this architecture only |
 //! | `Object: file`, `Archive: files`, `Libgcc: yes` | more inputs |
 //!
 //! What is refused is in `refused.rs`.
@@ -21,11 +22,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::common::emulated::{Outcome, emulator};
 use crate::common::loaded::{Loaded, process_symbol};
-use crate::common::sources::{Compiler, Source, compilers, folder, is_there, not_compared, run};
+use crate::common::sources::{
+    Compiler, Machine, Source, compilers, compilers_for, folder, not_compared, run,
+};
 use ifunc_abi::image::{Image, ImageFlags, ImportFlags, ImportKind, Relocation};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 use ifunc_link::{Imports, Input, Linked, Linker, RelocationUse, Request, Role};
@@ -68,13 +71,46 @@ const BRIEF: [&[&str]; 4] = [
     &["-O2", "-Wa,-mrelax-relocations=no", "-fno-plt"],
 ];
 
+/// The same for AArch64.
+const CONFIGS_OF_AARCH64: [&[&str]; 22] = [
+    &["-O0"],
+    &["-O1"],
+    &["-O2"],
+    &["-O3"],
+    &["-Os"],
+    &["-Og"],
+    &["-Oz"],
+    &["-O0", "-fno-plt"],
+    &["-O1", "-fno-plt"],
+    &["-O2", "-fno-plt"],
+    &["-O3", "-fno-plt"],
+    &["-Os", "-fno-plt"],
+    &["-Og", "-fno-plt"],
+    &["-Oz", "-fno-plt"],
+    &[
+        "-O2",
+        "-fno-semantic-interposition",
+        "-fno-common",
+        "-fstack-clash-protection",
+    ],
+    &["-O2", "-mbranch-protection=standard"],
+    &["-O2", "-fno-plt", "-mbranch-protection=standard"],
+    &["-O2", "-fstack-protector-all"],
+    &["-O2", "-march=armv8.2-a"],
+    &["-O3", "-mcpu=neoverse-n1", "-fno-plt"],
+    &["-O3", "-fno-omit-frame-pointer"],
+    &["-O2", "-g", "-fasynchronous-unwind-tables"],
+];
+const BRIEF_OF_AARCH64: [&[&str]; 3] = [&["-O0"], &["-O2"], &["-O2", "-fno-plt"]];
+
 /// The host's functions, where both the image and the shared library find them.
 fn open_host() {
     static HOST: OnceLock<libloading::os::unix::Library> = OnceLock::new();
     HOST.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("libhost.so");
-        run(Command::new(compilers()[0].name)
+        run(compilers()[0]
+            .command("c")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .arg(&path)
             .arg(folder().join("host.c")));
@@ -94,23 +130,23 @@ fn payloads() -> [Vec<u8>; 4] {
 }
 
 /// The compilers that a source is for, as far as they are there.
-fn for_source(source: &Source) -> Vec<Compiler> {
+fn for_source(source: &Source, machine: Machine) -> Vec<Compiler> {
     let cxx = source.file.ends_with(".cc");
-    let fits = |cc: &Compiler| source.is_for(*cc) && (!cxx || is_there(cc.cxx));
-    compilers().iter().copied().filter(fits).collect()
+    let fits = |cc: &Compiler| source.is_for(*cc) && (!cxx || cc.has_cxx());
+    compilers_for(machine).iter().copied().filter(fits).collect()
 }
 
 /// What the same code does as a shared library.
-fn reference(source: &Source, dir: &Path) -> Vec<(u32, [u64; 64])> {
+fn reference(source: &Source, machine: Machine, dir: &Path) -> Vec<Outcome> {
     let path = dir.join("reference.so");
-    let compiler = *for_source(source).first().unwrap();
+    let compiler = *for_source(source, machine).first().unwrap();
     let flags = source.words("Flags").unwrap_or_default();
     let own = dir.join("reference.o");
     let mut own_flags = flags.clone();
     own_flags.extend(["-O1", "-DREFERENCE"]);
     compiler.compile(&source.file, &own_flags, &own);
     // Written by the C compiler: what C++ needs beside its own code is not for an image.
-    let mut command = Command::new(compiler.name);
+    let mut command = compiler.command("c");
     command.args(["-shared", "-fPIC", "-O1", "-w"]).args(flags);
     command.arg("-o").arg(&path).arg(own);
     // Of an archive, only the first member is used.
@@ -119,11 +155,15 @@ fn reference(source: &Source, dir: &Path) -> Vec<(u32, [u64; 64])> {
         command.arg(folder().join(object));
     }
     run(&mut command);
+    let entry = format!("{}_main", source.name);
+    if machine == Machine::AArch64 {
+        return emulator().unwrap().run_library(&path, &entry, &payloads());
+    }
     type Main = unsafe extern "C" fn(*const u8, usize, *mut u64, *const u8) -> u32;
     // SAFETY: this test compiled the library.
     let library = unsafe { libloading::Library::new(&path) }.unwrap();
     // SAFETY: the entry has this type.
-    let main = unsafe { library.get::<Main>(format!("{}_main", source.name).as_bytes()) }.unwrap();
+    let main = unsafe { library.get::<Main>(entry.as_bytes()) }.unwrap();
     payloads()
         .iter()
         .map(|payload| {
@@ -168,7 +208,8 @@ fn link(source: &Source, compiler: Compiler, flags: &[&str], dir: &Path) -> Link
     linked
 }
 
-fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
+fn check_shape(source: &Source, compiled: (Machine, &[&str]), image: &Image<'_>, bytes: usize) {
+    let (machine, flags) = compiled;
     // What compilers call on their own, every target allows.
     let expected = source.words("ExpectImports");
     let own = |symbol: &str| {
@@ -191,11 +232,16 @@ fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
             );
         }
     }
+    // A call through the GOT is a load and a branch to a register there: it does not show that the import is a function.
+    let shows_calls = machine == Machine::X86_64 || !flags.contains(&"-fno-plt");
     for (directive, kind) in [
         ("ExpectFunctions", ImportKind::Function),
         ("ExpectUnknown", ImportKind::Unknown),
     ] {
         for name in source.words(directive).unwrap_or_default() {
+            if kind == ImportKind::Function && !shows_calls {
+                continue;
+            }
             let import = image.imports().find(|import| import.symbol == name);
             assert_eq!(import.map(|import| import.kind()), Some(kind), "`{name}`");
         }
@@ -222,7 +268,8 @@ fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
     if let Some(expected) = source.yes("ExpectRw") {
         assert_eq!(image.rw_range().is_some(), expected);
     }
-    let sets = source.yes("SetsFloatControl").unwrap_or(false);
+    let sets = source.words("SetsFloatControl");
+    let sets = sets.is_some_and(|machines| machines.contains(&machine.name()));
     assert_eq!(image.flags().contains(ImageFlags::KEEPS_FLOAT_CONTROL), !sets);
     if let Some(limit) = source.number("MaxBytes") {
         assert!(bytes <= limit, "{bytes} bytes, at most {limit} are allowed");
@@ -235,26 +282,50 @@ fn row(case: &RelocationUse) -> String {
     format!("{} | {} | {target} | {}", case.kind, case.place, case.resolved)
 }
 
-/// Compiles, links and runs a source in those of its configurations that are in `among`.
-fn check(name: &str, among: &[&[&str]]) {
+/// What an image does.
+fn outcomes(image: &[u8], machine: Machine) -> Vec<Outcome> {
+    if machine == Machine::AArch64 {
+        return emulator().unwrap().run_image(image, &payloads());
+    }
     open_host();
+    let loaded = Loaded::new(image, process_symbol).unwrap();
+    let run = |mut payload: Vec<u8>| {
+        let mut out = [0_u64; 64];
+        // SAFETY: the sources write 64 numbers at most.
+        (unsafe { loaded.run(&mut payload, &mut out) }, out)
+    };
+    payloads().map(run).into()
+}
+
+/// Compiles, links and runs a source for an architecture, in those of its configurations that are in `among`.
+fn check(name: &str, machine: Machine, among: &[&[&str]]) {
     let extension = ["c", "cc"]
         .into_iter()
         .find(|extension| folder().join(format!("{name}.{extension}")).exists());
     let source = Source::read(&format!("{name}.{}", extension.unwrap()));
-    let mut configs = source.configs(&CONFIGS);
+    if !source.is_for_machine(machine) || (machine == Machine::AArch64 && emulator().is_none()) {
+        return;
+    }
+    let mut configs = source.configs(match machine {
+        Machine::X86_64 => &CONFIGS,
+        Machine::AArch64 => &CONFIGS_OF_AARCH64,
+    });
     configs.retain(|config| among.contains(config));
     assert!(!configs.is_empty(), "{}: no configuration", source.file);
-    if for_source(&source).is_empty() {
-        let here = compilers().iter().any(|cc| source.is_for(*cc));
+    let compilers = for_source(&source, machine);
+    if compilers.is_empty() {
+        let here = compilers_for(machine).iter().any(|cc| source.is_for(*cc));
         assert!(!here, "no C++ compiler is there for {}", source.file);
         not_compared(&format!("{}: none of its compilers is there", source.file));
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let expected = reference(&source, dir.path());
+    if machine == Machine::X86_64 {
+        open_host();
+    }
+    let expected = reference(&source, machine, dir.path());
     let mut covered: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for compiler in for_source(&source) {
+    for &compiler in &compilers {
         for config in &configs {
             let mut flags = config.to_vec();
             flags.extend(source.words("Flags").unwrap_or_default());
@@ -265,19 +336,14 @@ fn check(name: &str, among: &[&[&str]]) {
             }
             let bytes = linked.image;
             let image = Image::parse(&bytes).unwrap();
-            check_shape(&source, &image, bytes.len());
-            let loaded = Loaded::new(&bytes, process_symbol).unwrap();
-            for (payload, expected) in payloads().iter().zip(&expected) {
-                let mut out = [0_u64; 64];
-                // SAFETY: the sources write 64 numbers at most.
-                let status = unsafe { loaded.run(&mut payload.clone(), &mut out) };
-                assert_eq!((status, out), *expected);
-            }
+            check_shape(&source, (machine, &flags), &image, bytes.len());
+            assert_eq!(outcomes(&bytes, machine), expected);
         }
     }
-    for case in source.all("Covers") {
+    let covers = source.all("Covers").into_iter();
+    for case in covers.filter(|case| case.starts_with(machine.relocations())) {
         let (case, by) = case.split_once(" by ").unwrap_or((case, ""));
-        for compiler in for_source(&source) {
+        for &compiler in &compilers {
             if by.is_empty() || by.split_whitespace().any(|by| by == compiler.name) {
                 assert!(
                     covered.get(case).is_some_and(|by| by.contains(compiler.name)),
@@ -295,13 +361,22 @@ fn check(name: &str, among: &[&[&str]]) {
 
 macro_rules! sources {
     ($($name:ident)*) => {
-        $(#[test] fn $name() { check(stringify!($name), &BRIEF); })*
+        $(#[test] fn $name() { check(stringify!($name), Machine::X86_64, &BRIEF); })*
+
+        mod aarch64 {
+            use super::{BRIEF_OF_AARCH64, Machine, check};
+
+            $(#[test] fn $name() { check(stringify!($name), Machine::AArch64, &BRIEF_OF_AARCH64); })*
+        }
 
         mod every_configuration {
             $(
                 #[test]
                 #[ignore = "nightly: every configuration compiles for a minute"]
-                fn $name() { super::check(stringify!($name), &super::CONFIGS); }
+                fn $name() {
+                    super::check(stringify!($name), super::Machine::X86_64, &super::CONFIGS);
+                    super::check(stringify!($name), super::Machine::AArch64, &super::CONFIGS_OF_AARCH64);
+                }
             )*
         }
 
@@ -390,7 +465,8 @@ fn messages_do_not_grow_with_the_square_of_the_code() {
     let dir = tempfile::tempdir().unwrap();
     let (source, object) = (dir.path().join("chain.s"), dir.path().join("chain.o"));
     std::fs::write(&source, text).unwrap();
-    run(Command::new(compilers()[0].name)
+    run(compilers()[0]
+        .command("c")
         .arg("-c")
         .arg(source)
         .arg("-o")
@@ -417,9 +493,9 @@ fn messages_do_not_grow_with_the_square_of_the_code() {
 
 sources! {
     address_in_code arith assembly big_frame branches calls comdat common common_archive
-    computed_goto cpu_supports cxx data_imports debug_sections default_version fat_lto floats
-    got_in_data globals jump_table landing_pads libc many_imports medium_small memory_operands
-    merge_symbols merge_whole no_sections odd_operands operands pie_without_copies
+    computed_goto cpu_supports cxx data_imports debug_sections default_version far_data far_entries fat_lto floats
+    got_in_data globals jump_table landing_pads large_text libc many_imports medium_small memory_operands
+    merge_symbols merge_whole no_sections odd_operands operands pages pie_without_copies
     pointers retpoline sections strings symbols two_ifuncs vector_operands visibility weak weak_and_strong weak_archive zero_size
     zero_size_alone
 }

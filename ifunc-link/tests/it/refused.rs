@@ -18,7 +18,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use crate::common::sources::{
-    Compiler, FOLDER, Object, Source, compilers, folder, is_there, not_compared, package, run,
+    Compiler, FOLDER, Object, Source, compilers, folder, not_compared, package, run,
 };
 use ifunc_link::{Imports, Input, Linker, Reason, Request, Role, Rule};
 
@@ -250,11 +250,7 @@ fn at_levels(among: &[&[&str]]) {
 
 #[test]
 fn cxx() {
-    let there: Vec<Compiler> = compilers()
-        .iter()
-        .copied()
-        .filter(|cc| is_there(cc.cxx))
-        .collect();
+    let there: Vec<Compiler> = compilers().iter().copied().filter(|cc| cc.has_cxx()).collect();
     assert!(!there.is_empty(), "there is no C++ compiler");
     Book::with(&sources("cc"), |book, source| compare(book, source, &there));
 }
@@ -332,7 +328,8 @@ fn odd_inputs() -> Vec<(&'static str, Vec<u8>)> {
         object
     };
     let library = dir.path().join("library.so");
-    run(Command::new(compilers()[0].name)
+    run(compilers()[0]
+        .command("c")
         .args(["-shared", "-nostdlib", "-o"])
         .arg(&library)
         .arg(dir.path().join("arith.o")));
@@ -397,7 +394,8 @@ fn no_objects() {
 fn message_of(compiler: Compiler, cwd: &Path, file: &Path, flags: &[&str]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("object.o");
-    run(Command::new(compiler.name)
+    run(compiler
+        .command("c")
         .current_dir(cwd)
         .args(["-c", "-O1", "-fPIC", "-ffunction-sections", "-w"])
         .args(flags)

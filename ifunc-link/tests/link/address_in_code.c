@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#ExpectImports: host_counter
 //#ExpectImportRelocations: yes
 //#Covers: R_X86_64_64 | address | import | install relocation

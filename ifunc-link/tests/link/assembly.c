@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#ExpectImports: host_add host_counter host_table
 //#Covers: R_X86_64_GOTPCREL | call *[rip] | image | distance
 // Forms that compilers rarely choose: push, add, an immediate behind the operand, r12 and r13 as destinations.

@@ -8,6 +8,11 @@
 //#Covers: R_X86_64_GOTPCREL | call *[rip] | import | thunk
 //#Covers: R_X86_64_GOTPCRELX | call *[rip] | import | thunk
 //#Covers: R_X86_64_GOTPCRELX | jmp *[rip] | import | thunk
+//#Covers: R_AARCH64_CALL26 | bl | import | thunk
+//#Covers: R_AARCH64_JUMP26 | b | import | thunk
+//#Covers: R_AARCH64_CALL26 | bl | image | distance
+//#Covers: R_AARCH64_ADR_GOT_PAGE | adrp | import | slot by gcc
+//#Covers: R_AARCH64_LD64_GOT_LO12_NC | ldr, str | import | slot by gcc
 #include "ifunc.h"
 static uint64_t twice(uint64_t x) { return host_add(x, x); }
 /* A tail call. */

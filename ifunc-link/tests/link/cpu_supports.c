@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Libgcc: yes
 //#ExpectImports:
 // The constructor's function is called: libgcc knows the machine.

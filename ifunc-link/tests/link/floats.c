@@ -1,7 +1,7 @@
 //#ExpectImports:
 //#Libgcc: yes
 //#Covers: R_X86_64_PC32 | mov xmm, [rip] | image | distance
-//#SetsFloatControl: yes
+//#SetsFloatControl: x86-64
 // Floating-point constants, vectors, 128-bit integers from the compiler's library. `long double` becomes an integer by another
 // rounding of the x87.
 #include "ifunc.h"

@@ -5,6 +5,11 @@
 //#Covers: R_X86_64_PC32 | mov [rip], r64 | image | distance
 //#Covers: R_X86_64_GOTPCREL | mov r64, [rip] | image | distance
 //#Covers: R_X86_64_REX_GOTPCRELX | mov r64, [rip] | image | distance
+//#Covers: R_AARCH64_ADR_PREL_PG_HI21 | adrp | image | distance
+//#Covers: R_AARCH64_ADD_ABS_LO12_NC | add | image | distance
+//#Covers: R_AARCH64_LDST64_ABS_LO12_NC | ldr, str | image | distance
+//#Covers: R_AARCH64_ADR_GOT_PAGE | adrp | image | distance
+//#Covers: R_AARCH64_LD64_GOT_LO12_NC | ldr, str | image | distance
 // Data and zeroed data, private and public, of several alignments.
 #include "ifunc.h"
 static uint64_t counter = 7;

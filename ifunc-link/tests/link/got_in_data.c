@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#ExpectImports: host_counter host_table
 //#Covers: R_X86_64_GOTPCREL | data | import | GOT entry
 //#Covers: R_X86_64_GOTPCREL | data | image | GOT entry

@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Flags: -mcmodel=medium
 //#Compilers: gcc
 //#Configs: -O1 -O2 -O3 -Os

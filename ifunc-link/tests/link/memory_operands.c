@@ -1,6 +1,6 @@
 //#ExpectImports:
 //#Libgcc: yes
-//#SetsFloatControl: yes
+//#SetsFloatControl: x86-64
 //#Covers: R_X86_64_PC32 | other [rip] | image | distance
 //#Covers: R_X86_64_PC32 | cmp [rip], imm | image | distance
 //#Covers: R_X86_64_PC32 | mov [rip], r64 | image | distance

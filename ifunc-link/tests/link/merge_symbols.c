@@ -8,8 +8,30 @@
 #else
 #define STRINGS "\"aMS\",@progbits,1"
 #define CONSTANTS(size) "\"aM\",@progbits," size
-// As compilers do it where the source chooses the section.
+// As compilers do it where the source chooses the section. A comment hides what they write behind its name.
+#ifdef __aarch64__
+#define NAMED __attribute__((section(".rodata.named.cst16,\"aM\",@progbits,16//")))
+#else
 #define NAMED __attribute__((section(".rodata.named.cst16,\"aM\",@progbits,16#")))
+#endif
+#endif
+#ifdef __aarch64__
+#define AT(s) "adrp x1," s "\nadd x1,x1,:lo12:" s "\n"
+#define MERGE                                                                                                          \
+    AT("sized") "ldr x1,[x1,#16]\nstr x1,[x0]\n"                                                                       \
+    "adrp x1,bare+16\nldr x1,[x1,:lo12:bare+16]\nstr x1,[x0,#8]\n"                                                     \
+    "adrp x1,bare-16\nldr x1,[x1,:lo12:bare-16]\nstr x1,[x0,#16]\n"                                                    \
+    "adrp x1,second-2\nldrb w1,[x1,:lo12:second-2]\nstr x1,[x0,#24]\n"                                                 \
+    "adrp x1,behind+2\nldrb w1,[x1,:lo12:behind+2]\ncmp w1,#0x7a\ncset x1,eq\nstr x1,[x0,#32]\n"                      \
+    AT("place") "ldr x1,[x1]\nldr x1,[x1]\nstr x1,[x0,#40]\n"
+#else
+#define MERGE                                                                                                          \
+    "lea sized(%rip),%rax\nmov 16(%rax),%rax\nmov %rax,(%rdi)\n"                                                       \
+    "mov bare+16(%rip),%rax\nmov %rax,8(%rdi)\n"                                                                       \
+    "mov bare-16(%rip),%rax\nmov %rax,16(%rdi)\n"                                                                      \
+    "movzbl second-2(%rip),%eax\nmov %rax,24(%rdi)\n"                                                                  \
+    "xor %eax,%eax\ncmpb $0x7a,behind+2(%rip)\nsete %al\nmov %rax,32(%rdi)\n"                                          \
+    "mov place(%rip),%rax\nmov (%rax),%rax\nmov %rax,40(%rdi)\n"
 #endif
 __asm__(".section .rodata.sized.cst16," CONSTANTS("16") "\n.p2align 4\n"
         ".type sized,@object\nsized: .octa 1\n.octa 2\n.size sized,32\n"
@@ -20,12 +42,7 @@ __asm__(".section .rodata.sized.cst16," CONSTANTS("16") "\n.p2align 4\n"
         ".section .rodata.address.cst8," CONSTANTS("8") "\n.p2align 3\naddressed: .quad 6\n.quad 7\n"
         ".section .data.rel.ro.merge,\"aw\",@progbits\n.balign 8\nplace: .quad addressed+8\n"
         ".section .text.merge,\"ax\",@progbits\n.type merge,@function\n"
-        "merge: lea sized(%rip),%rax\nmov 16(%rax),%rax\nmov %rax,(%rdi)\n"
-        "mov bare+16(%rip),%rax\nmov %rax,8(%rdi)\n"
-        "mov bare-16(%rip),%rax\nmov %rax,16(%rdi)\n"
-        "movzbl second-2(%rip),%eax\nmov %rax,24(%rdi)\n"
-        "xor %eax,%eax\ncmpb $0x7a,behind+2(%rip)\nsete %al\nmov %rax,32(%rdi)\n"
-        "mov place(%rip),%rax\nmov (%rax),%rax\nmov %rax,40(%rdi)\nret\n.size merge,.-merge\n.text\n");
+        "merge: " MERGE "ret\n.size merge,.-merge\n.text\n");
 NAMED const uint64_t named[4] = {11, 12, 13, 14};
 void merge(uint64_t *out);
 ENTRY(merge_symbols)

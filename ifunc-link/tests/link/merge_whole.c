@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#ExpectImports:
 //#ExpectRelocationsAtLeast: 1
 // A mergeable section that code reaches by the section's own symbol stays whole: the addend counts bytes of the

@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#ExpectImports: host_counter host_table
 //#ExpectImportRelocations: yes
 //#Covers: R_X86_64_REX_GOTPCRELX | test r64, [rip] | import | GOT entry

@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Flags: -mindirect-branch=thunk
 //#Compilers: gcc
 //#Configs: -O0 -O2 -Os

@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Libgcc: yes
 //#ExpectImports: host_counter host_table
 //#Covers: R_X86_64_GOTPCREL | vector [rip] | import | GOT entry

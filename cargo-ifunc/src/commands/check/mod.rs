@@ -7,7 +7,7 @@ use std::time::Instant;
 use ifunc_abi::Counted;
 use ifunc_build::{BuildOptions, COptions, CheckOptions, Checked, check_c, check_packages, is_c_source};
 
-use crate::cli::CheckArgs;
+use crate::cli::{CheckArgs, Machines};
 use crate::error::Failure;
 use crate::progress::BuildProgress;
 use crate::shell::Shell;
@@ -55,14 +55,14 @@ fn packages(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
             return Err(workspace.no_ifunc_package());
         }
     }
-    let options = options(args, None, shell);
+    let options = options(args, None, shell)?;
     Ok(check_packages(&options, &mut BuildProgress::new(shell))?)
 }
 
 /// Prints cargo's messages; also returns whether the other packages of the workspace have no errors.
 fn for_editor(args: &CheckArgs, format: &str, shell: &mut Shell) -> Result<(Checked, bool), Failure> {
     let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
-    let options = options(args, Some(format.to_owned()), shell);
+    let options = options(args, Some(format.to_owned()), shell)?;
     let mut editor = Editor::new(BuildProgress::new(shell));
     // An editor checks every workspace it opens, also one without ifuncs.
     let checked = match workspace.ifunc_packages().is_empty() && args.package.is_empty() {
@@ -83,11 +83,13 @@ fn for_editor(args: &CheckArgs, format: &str, shell: &mut Shell) -> Result<(Chec
     Ok((checked, well))
 }
 
-fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> CheckOptions {
-    CheckOptions {
+fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> Result<CheckOptions, Failure> {
+    let Machines { triple, cpu, .. } = args.machine.only()?;
+    Ok(CheckOptions {
         build: BuildOptions {
             packages: args.package.clone(),
-            cpu: args.cpu.into(),
+            triple,
+            cpu,
             target_dir: args.target_dir.clone(),
             verbose: shell.is_verbose(),
             color: shell.color(),
@@ -95,7 +97,7 @@ fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> CheckOp
         },
         link: args.full,
         messages,
-    }
+    })
 }
 
 fn files(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
@@ -116,8 +118,10 @@ fn files(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
             )));
         }
     }
+    let Machines { triple, cpu, .. } = args.machine.only()?;
     let options = COptions {
-        cpu: args.cpu.into(),
+        triple,
+        cpu,
         cflags: args
             .cflags
             .iter()

@@ -2,8 +2,8 @@
 
 use ifunc_abi::about::About;
 use ifunc_abi::image::{
-    ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags, ImportKind,
-    Relocation,
+    AARCH64_FEATURES, ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags,
+    ImportKind, Relocation,
 };
 use ifunc_abi::machine::Machine;
 use ifunc_build::LibraryImage;
@@ -232,6 +232,9 @@ fn cpu_features(machine: u16, bits: u64) -> Vec<String> {
     let set = (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1);
     set.map(|bit| match (machine, bit) {
         (ARCH_X86_64, 0..=2) => format!("x86-64-v{}", bit + 2),
+        (ARCH_AARCH64, bit) if (bit as usize) < AARCH64_FEATURES.len() => {
+            AARCH64_FEATURES[bit as usize].into()
+        }
         _ => format!("bit-{bit}"),
     })
     .collect()

@@ -15,7 +15,7 @@ use ifunc_build::BuildOptions;
 use ifunc_rt::keys::SecretKey;
 use tempfile::TempDir;
 
-use crate::cli::{CargoArgs, CpuLevel, RunArgs, Transport, levels};
+use crate::cli::{CargoArgs, MachineArgs, Machines, RunArgs, Transport};
 use crate::error::Failure;
 use crate::images;
 use crate::shell::Shell;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     .collect();
 
     let profile = if args.release { "release" } else { &args.profile };
-    let libraries = libraries(&workspace, host, &all, &cargo, &args.cpu, shell)?;
+    let libraries = libraries(&workspace, host, &all, &cargo, &args.machine, shell)?;
     let feature = RuntimeFeature::of(args.transport);
     let bins = host::build(&workspace, host, &all, profile, feature, &cargo, shell)?;
     let mut environment = Vec::from_iter(libraries.map(|folder| ("IFUNC_LIB_DIR", folder.into_os_string())));
@@ -114,10 +114,10 @@ fn libraries(
     host: &Package,
     programs: &[&str],
     cargo: &CargoArgs,
-    cpu: &[CpuLevel],
+    machine: &MachineArgs,
     shell: &mut Shell,
 ) -> Result<Option<PathBuf>, Failure> {
-    let (cpu, slices) = levels(cpu);
+    let Machines { triple, cpu, slices } = machine.machines()?;
     let of_programs = programs
         .iter()
         .filter_map(|bin| workspace.package_of_binary(host, bin));
@@ -138,6 +138,7 @@ fn libraries(
     }
     let options = BuildOptions {
         packages,
+        triple,
         cpu,
         slices,
         verbose: shell.is_verbose(),

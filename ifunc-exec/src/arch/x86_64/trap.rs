@@ -1,11 +1,15 @@
 //! The state of a thread that a signal interrupts, and where it continues after the handler.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::ptr;
 
 use libc::ucontext_t;
 
 use crate::gate::{Gate, ifunc_exec_escape};
 
+/// The signals of faults.
+pub(crate) const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 /// Number of the page-fault exception.
 const PAGE_FAULT: i64 = 14;
 /// Bit of a page fault's error code: an instruction was to be fetched.
@@ -50,6 +54,20 @@ impl Trap {
     /// The stack pointer.
     pub(crate) fn stack(&self) -> usize {
         self.register(libc::REG_RSP) as usize
+    }
+
+    /// The return address of the function that runs, if it is about to begin, or is a function of memory, which pushes nothing: the word
+    /// at the stack pointer. `None`: that is not on this stack.
+    pub(crate) fn return_address(&self, stack: Range<usize>) -> Option<usize> {
+        let at = self.stack();
+        let is_there = stack.contains(&at) && at.is_multiple_of(align_of::<usize>());
+        // SAFETY: aligned and within the usable part of the mapped stack that this thread runs on.
+        is_there.then(|| unsafe { ptr::with_exposed_provenance::<usize>(at).read_volatile() })
+    }
+
+    /// A register that may hold the return address of the function that runs: none, it is on the stack.
+    pub(crate) fn link(&self) -> Option<usize> {
+        None
     }
 
     /// Whether it is a fault because there is no code at the program counter.
@@ -120,6 +138,25 @@ mod tests {
             assert_eq!(after[libc::REG_RDI as usize], (&raw const *gate).addr() as i64);
         }
         drop(session);
+    }
+
+    #[test]
+    fn a_return_address_is_read_of_the_stack_alone() {
+        let words = [0x1800_usize, 0x1900];
+        let (begin, word) = (words.as_ptr().expose_provenance(), size_of::<usize>());
+        let stack = begin..begin + words.len() * word;
+        for (at, found) in [
+            (begin, Some(0x1800)),
+            (begin + word, Some(0x1900)),
+            (begin + 1, None),
+            (begin - word, None),
+            (stack.end, None),
+        ] {
+            with(&[(libc::REG_RSP, at as i64)], |trap| {
+                assert_eq!(trap.return_address(stack.clone()), found, "{at:#x}");
+                assert_eq!(trap.link(), None);
+            });
+        }
     }
 
     #[test]

@@ -19,7 +19,10 @@ mod names;
 
 use object::elf;
 
-use super::{Arch, Bytes, Classified, External, Form, Internal, Patch, Refused, Resolution};
+use super::{
+    Arch, Bytes, Classified, DataRelocation, External, Form, Internal, Patch, Refused, Resolution, Unfit,
+};
+use crate::help;
 
 /// The architecture.
 pub(super) struct X86_64;
@@ -37,6 +40,7 @@ const LOAD_STUB: Form = Form(4);
 /// Eight bytes that an install relocation fills.
 const ADDRESS_64: Form = Form(5);
 
+const TOO_FAR: Unfit = Unfit::TooFar("a distance or an address beyond 32 bits");
 const SIZE_32: &str = "a 32-bit absolute address";
 
 impl X86_64 {
@@ -46,8 +50,10 @@ impl X86_64 {
         if !at.holds(4) {
             return Err(Refused::Malformed);
         }
+        let place = names::operand(at);
         let both = |internal, external| Classified {
-            place: names::operand(at),
+            place,
+            is_branch: names::is_branch(place),
             internal,
             external: Ok(external),
         };
@@ -87,8 +93,10 @@ impl X86_64 {
             (Some(0x0f), Some(opcode)) => opcode & 0xf0 == 0x80,
             _ => false,
         };
+        let place = names::distance(at);
         Ok(Classified {
-            place: names::distance(at),
+            place,
+            is_branch: names::is_branch(place),
             internal: field(RELATIVE_32, Internal::Distance, at, 0),
             external: match branches && addend == -4 {
                 true => Ok(field(RELATIVE_32, External::Thunk, at, 0)),
@@ -123,6 +131,23 @@ impl Arch for X86_64 {
         0xcc // int3
     }
 
+    fn code_align(&self) -> u64 {
+        1
+    }
+
+    fn base_align(&self, _extent: u64) -> u64 {
+        1
+    }
+
+    fn slot_follows_text(&self) -> bool {
+        false
+    }
+
+    // No place loads the slot itself.
+    fn reaches_slot(&self, _text: u64, _got_offset: u32) -> bool {
+        false
+    }
+
     fn trap(&self) -> &'static [u8] {
         &[0x0f, 0x0b] // ud2
     }
@@ -133,6 +158,27 @@ impl Arch for X86_64 {
 
     fn relocation_name(&self, kind: u32) -> String {
         names::relocation(kind)
+    }
+
+    fn data_relocation(&self, kind: u32) -> Option<DataRelocation> {
+        Some(match elf::RelocationType(kind) {
+            elf::R_X86_64_NONE | elf::R_X86_64_DTPOFF64 | elf::R_X86_64_DTPOFF32 => DataRelocation::Nothing,
+            elf::R_X86_64_64 => DataRelocation::Address64,
+            elf::R_X86_64_32 => DataRelocation::Address32,
+            elf::R_X86_64_PC32 => DataRelocation::Distance32,
+            _ => return None,
+        })
+    }
+
+    fn help(&self, refused: Refused) -> &'static str {
+        match refused {
+            Refused::ThreadLocal => help::THREAD_LOCAL,
+            Refused::TextRelocation(_) => help::PIC,
+            Refused::DirectExternal(_) => help::DIRECT_EXTERNAL,
+            Refused::GotRelative(_) => help::GOT_RELATIVE,
+            Refused::Unsupported(_) | Refused::UnknownKind(_) => help::UNSUPPORTED,
+            Refused::Malformed => help::MALFORMED,
+        }
     }
 
     fn addend_is_part_of_target(&self, kind: u32) -> bool {
@@ -167,6 +213,7 @@ impl Arch for X86_64 {
             elf::R_X86_64_PLT32 => Self::classify_branch(at, addend)?,
             elf::R_X86_64_PC32 if at.holds(4) => Classified {
                 place: names::distance(at),
+                is_branch: names::is_branch(names::distance(at)),
                 internal: field(RELATIVE_32, Internal::Distance, at, 0),
                 external: Err(Refused::DirectExternal(
                     "a PC-relative reference to an external symbol",
@@ -176,6 +223,7 @@ impl Arch for X86_64 {
                 let (start, end) = (offset, offset + 8);
                 Classified {
                     place: "address",
+                    is_branch: false,
                     internal: Resolution {
                         method: Internal::InstallRelocation,
                         form: ADDRESS_64,
@@ -239,12 +287,14 @@ impl Arch for X86_64 {
         Ok(Some(classified))
     }
 
-    fn apply(&self, form: Form, code: &mut [u8], patch: &Patch) -> Option<()> {
+    fn apply(&self, form: Form, code: &mut [u8], patch: &Patch) -> Result<(), Unfit> {
         let Patch {
             address,
             target,
             addend,
+            ..
         } = *patch;
+        let rel32 = |target, addend, place| rel32(target, addend, place).ok_or(TOO_FAR);
         match (form, code) {
             (RELATIVE_32, [d0, d1, d2, d3]) => {
                 [*d0, *d1, *d2, *d3] = rel32(target, addend, address)?;
@@ -267,9 +317,9 @@ impl Arch for X86_64 {
             }
             // The install relocation carries the addend.
             (ADDRESS_64, place) => place.fill(0),
-            _ => return None,
+            _ => return Err(Unfit::Form),
         }
-        Some(())
+        Ok(())
     }
 
     fn thunk_len(&self, got_offset: u32) -> u64 {

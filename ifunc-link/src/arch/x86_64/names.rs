@@ -98,6 +98,13 @@ pub(super) fn operand(at: Bytes<'_>) -> &'static str {
     }
 }
 
+/// Whether a place is the destination of a call or a jump.
+pub(super) fn is_branch(place: &str) -> bool {
+    ["call", "jmp", "jcc"]
+        .iter()
+        .any(|branch| place.starts_with(branch))
+}
+
 /// Whether the opcode follows a VEX or EVEX prefix, as far as the bytes before it show.
 fn vex(at: Bytes<'_>) -> bool {
     at.before(4) == Some(0xc5) || at.before(5) == Some(0xc4) || at.before(6) == Some(0x62)

@@ -1,9 +1,6 @@
-//! The CPU level that C code is compiled for, from the macros that the compiler predefines.
-//!
-//! An image states a level of the x86-64 psABI, which a target has or lacks. A feature of no level cannot be stated,
-//! and would be an illegal instruction on a target without it: it is refused here.
+//! The levels of the x86-64 psABI.
 
-use crate::BuildError;
+use super::{Unknown, defined};
 
 /// Macros of the features of each level, from v2.
 const LEVELS: [&[&str]; 3] = [
@@ -97,43 +94,9 @@ const OTHER_FAMILIES: [&str; 6] = ["__AVX", "__AMX_", "__APX_", "__SHA", "__SM3"
 /// Macros that look like members of a family. Shadow-stack instructions do nothing on CPUs without shadow stacks.
 const NO_FEATURES: [&str; 1] = ["__SHSTK__"];
 
-/// CPU features of no level.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unknown {
-    macros: Vec<String>,
-    /// The level of all other features.
-    nearest: &'static str,
-}
-
-impl Unknown {
-    /// The error of a compiler run with `flags`.
-    pub(super) fn into_error(self, compiler: &str, flags: &[String]) -> BuildError {
-        let of_machine: Vec<String> = flags
-            .iter()
-            .filter(|flag| flag.starts_with("-m"))
-            .map(|flag| format!("`{flag}`"))
-            .collect();
-        let flags = match of_machine.is_empty() {
-            true => format!("`{compiler}`"),
-            false => of_machine.join(" "),
-        };
-        BuildError::CpuFeatures {
-            flags,
-            macros: self.macros.join(", "),
-            nearest: self.nearest,
-        }
-    }
-}
-
 /// The x86-64 levels of the predefined macros, as an image states them: bit 0 is v2, bit 1 v3, bit 2 v4.
 pub(super) fn levels(macros: &str) -> Result<u64, Unknown> {
-    let defined: Vec<&str> = macros
-        .lines()
-        .filter_map(|line| line.strip_prefix("#define ")?.split(' ').next())
-        .collect();
-    if !defined.contains(&"__x86_64__") {
-        return Ok(0);
-    }
+    let defined: Vec<&str> = defined(macros).collect();
     let level = LEVELS
         .iter()
         .rposition(|names| names.iter().any(|name| defined.contains(name)))
@@ -152,13 +115,16 @@ pub(super) fn levels(macros: &str) -> Result<u64, Unknown> {
     others.sort_unstable();
     Err(Unknown {
         macros: others,
-        nearest: NAMES[level],
+        of: "of no x86-64 level",
+        nearest: NAMES[level].into(),
+        check: "`__builtin_cpu_init()` and then `__builtin_cpu_supports(..)` say so",
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Unknown, levels};
+    use super::super::Unknown;
+    use super::levels;
 
     fn of(macros: &[&str]) -> Result<u64, Unknown> {
         let lines = macros.iter().map(|name| format!("#define {name} 1\n"));
@@ -174,16 +140,14 @@ mod tests {
         assert_eq!(of(&["__x86_64__", "__SSE4_2__"]), Ok(1));
         assert_eq!(of(&["__AVX2__", "__x86_64__"]), Ok(3));
         assert_eq!(of(&["__x86_64__", "__AVX512F__", "__AVX__"]), Ok(7));
-        assert_eq!(of(&["__aarch64__", "__AES__"]), Ok(0));
     }
 
     #[test]
     fn what_no_level_has_is_unknown() {
-        let unknown = |macros: &[&str], nearest| {
-            Err(Unknown {
-                macros: macros.iter().map(|&name| name.into()).collect(),
-                nearest,
-            })
+        let of = |macros: &[&str]| of(macros).map_err(|Unknown { macros, nearest, .. }| (macros, nearest));
+        let unknown = |macros: &[&str], nearest: &str| {
+            let macros: Vec<String> = macros.iter().map(|&name| name.into()).collect();
+            Err((macros, nearest.to_owned()))
         };
         assert_eq!(of(&["__x86_64__", "__AES__"]), unknown(&["__AES__"], "x86-64"));
         assert_eq!(
