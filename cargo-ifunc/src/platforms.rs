@@ -1,6 +1,6 @@
 //! The platforms of a build: each library is made for one of them, and holds slices for all.
 
-use ifunc_build::{Cpu, Platform};
+use ifunc_build::{Cpu, Slice};
 
 use crate::error::Failure;
 
@@ -10,7 +10,7 @@ pub(crate) struct LibraryPlatforms {
     /// `None`: this machine's.
     pub(crate) triple: Option<String>,
     pub(crate) cpu: Cpu,
-    pub(crate) slices: Vec<Platform>,
+    pub(crate) slices: Vec<Slice>,
 }
 
 /// The libraries for these triples (`None`: this machine's) and CPUs: one for each triple, with slices for all of them. Of several
@@ -46,12 +46,9 @@ pub(crate) fn libraries(triples: &[Option<String>], cpus: &[Cpu]) -> Result<Vec<
     };
     let libraries = triples.iter().map(|first| {
         let own = of_triple(first);
-        let mut slices: Vec<Platform> = own[1..]
-            .iter()
-            .map(|&cpu| Platform { triple: None, cpu })
-            .collect();
+        let mut slices: Vec<Slice> = own[1..].iter().map(|&cpu| Slice { triple: None, cpu }).collect();
         for other in triples.iter().filter(|other| *other != first) {
-            slices.extend(of_triple(other).into_iter().map(|cpu| Platform {
+            slices.extend(of_triple(other).into_iter().map(|cpu| Slice {
                 triple: Some(name(other)),
                 cpu,
             }));
@@ -79,7 +76,7 @@ mod tests {
         let cpu = |name| Cpu::from_name(name).unwrap();
         let x86 = "x86_64-unknown-linux-gnu".to_owned();
         let arm = "aarch64-unknown-linux-gnu".to_owned();
-        let slice = |triple: Option<&String>, cpu| Platform {
+        let slice = |triple: Option<&String>, cpu| Slice {
             triple: triple.cloned(),
             cpu,
         };

@@ -37,10 +37,10 @@ mod names;
 mod needed;
 mod options;
 mod own_crates;
-mod platform;
 mod progress;
 pub mod script;
 mod shared_library;
+mod slices;
 mod triple;
 
 pub use built::{BuiltIfunc, BuiltSlice, Language};
@@ -55,5 +55,5 @@ pub use ifunc_link as link;
 pub use library::{Library, LibraryError, LibraryImage, read_library};
 pub use options::{BuildOptions, COptions, Color, OptLevel};
 pub use own_crates::is_own_crate;
-pub use platform::Platform;
 pub use progress::{Progress, Quiet};
+pub use slices::Slice;

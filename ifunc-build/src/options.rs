@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::Cpu;
-use crate::platform::Platform;
+use crate::{Cpu, Slice};
 
 /// Whether diagnostics of the compiler are coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,9 +72,9 @@ pub struct BuildOptions {
     /// The least CPU that Rust and C code is built for: `[package.metadata.ifunc] cpu` of a package and its C
     /// flags may raise it. Code for another architecture is built for the least CPU of that.
     pub cpu: Cpu,
-    /// What more the code is compiled for: libraries have a slice for each, beside the one of `triple` and `cpu`.
-    /// `[package.metadata.ifunc] cpu` of a package may add to them. CPUs below the least are left out.
-    pub slices: Vec<Platform>,
+    /// More machines: libraries have a slice for each, beside the one of `triple` and `cpu`. `[package.metadata.ifunc] cpu` of a
+    /// package may add to them.
+    pub slices: Vec<Slice>,
     /// Optimisation of the Rust code, instead of the profile's.
     pub opt_level: Option<OptLevel>,
     /// Link-time optimisation of the Rust code over all crates. On except in tests of the builder.
@@ -123,18 +122,6 @@ impl Default for BuildOptions {
     }
 }
 
-impl BuildOptions {
-    /// The same for a slice.
-    pub(crate) fn at(&self, platform: Platform) -> Self {
-        Self {
-            triple: platform.triple,
-            cpu: platform.cpu,
-            slices: Vec::new(),
-            ..self.clone()
-        }
-    }
-}
-
 /// The options of [`build_c`](crate::build_c).
 #[derive(Clone, Debug)]
 pub struct COptions {
@@ -154,8 +141,8 @@ pub struct COptions {
     pub compiler: Option<String>,
     /// The CPU that the code is built for; `cflags` may raise it. Code for another architecture is built for the least CPU of that.
     pub cpu: Cpu,
-    /// What more the code is compiled for: libraries have a slice for each, beside the one of `triple` and `cpu`.
-    pub slices: Vec<Platform>,
+    /// More machines: libraries have a slice for each, beside the one of `triple` and `cpu`.
+    pub slices: Vec<Slice>,
     /// Sonames of shared libraries that the ifuncs need on the target, such as `libz.so.1`.
     pub needed: Vec<String>,
     /// More arguments for the compiler: `-I`, `-D`, `-march`. They follow the builder's own.
@@ -184,24 +171,5 @@ impl Default for COptions {
             verbose: false,
             color: Color::Never,
         }
-    }
-}
-
-impl COptions {
-    /// The options of each slice, the first one first.
-    pub(crate) fn of_slices(&self) -> Vec<Self> {
-        let first = Platform {
-            triple: self.triple.clone(),
-            cpu: self.cpu,
-        };
-        let more = self.slices.iter().map(|slice| slice.beside(&first));
-        let platforms = Platform::of_slices(first.clone(), more);
-        let at = |platform: Platform| Self {
-            triple: platform.triple,
-            cpu: platform.cpu,
-            slices: Vec::new(),
-            ..self.clone()
-        };
-        platforms.into_iter().map(at).collect()
     }
 }

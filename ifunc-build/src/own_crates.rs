@@ -1,7 +1,7 @@
 //! The crates of this project, which are no ifunc packages.
 
 /// Crates that depend on `ifunc` and hold no ifuncs.
-const OWN: [&str; 11] = [
+const OWN: [&str; 9] = [
     "cargo-ifunc",
     "ifunc",
     "ifunc-abi",
@@ -11,8 +11,6 @@ const OWN: [&str; 11] = [
     "ifunc-proto",
     "ifunc-rt",
     "ifunc-test",
-    "ifuncd",
-    "ifuncd-interfaces",
 ];
 
 /// Whether a package of this name belongs to this project. It is no ifunc package, even if it depends on `ifunc` as one does.

@@ -87,7 +87,7 @@ fn of_error(error: &Error) -> (ifunc_status, u32) {
         Error::PayloadTooLarge { .. } | Error::AnswersTooLarge { .. } | Error::ImageTooLarge { .. } => {
             (S::TooLarge, 0)
         }
-        Error::NoSlice { .. } => (S::Rejected, ifunc_abi::status::Rejection::Architecture as u32),
+        Error::NoSlice { .. } => (S::Rejected, ifunc_rt::Rejection::Architecture as u32),
         Error::OtherIfunc { .. } => (S::OtherIfunc, 0),
         Error::Earlier(earlier) => (S::Earlier, of_error(earlier).1),
         // `Answer`: sources here take answers as bytes, which need not decode. The enum may grow: this crate is of the same release.

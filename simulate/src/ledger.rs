@@ -538,6 +538,7 @@ impl Ledger {
                 Lost::ImageTooLarge { len: stated, limit } => {
                     (stated <= limit).then_some("its image is accepted")
                 }
+                Lost::NoSlice { .. } => Some("its image runs everywhere"),
                 Lost::AtNode { .. } => Some("it did not travel"),
                 Lost::AnswersTooLarge { .. } => Some("answers have no limit"),
             },

@@ -24,7 +24,10 @@ impl DependencyGraph {
         command.manifest_path(&package.manifest_path);
         // Dependencies for other builds alone are not part of an image.
         command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg=ifunc_image");
-        let mut flags = vec!["--filter-platform".to_owned(), job.triple().name().to_owned()];
+        let mut flags = vec![
+            "--filter-platform".to_owned(),
+            job.workspace.triple.name().to_owned(),
+        ];
         for feature in job.features.get(&package.name).into_iter().flatten() {
             flags.extend(["--features".to_owned(), feature.clone()]);
         }

@@ -9,7 +9,6 @@ use std::process::Command;
 use super::OWN_FLAGS;
 use super::features::Features;
 use super::workspace::{Example, Package, Workspace};
-use crate::triple::Triple;
 use crate::{BuildError, BuildOptions, Color, Cpu, OptLevel};
 
 /// A task for cargo.
@@ -40,7 +39,7 @@ pub(super) struct Job<'a> {
     pub(super) target: &'a Path,
     pub(super) options: &'a BuildOptions,
     pub(super) task: Task<'a>,
-    /// The CPU of a further slice, which is compiled beside the first.
+    /// The level of a further slice, which is compiled beside the first.
     pub(super) slice: Option<Cpu>,
 }
 
@@ -50,16 +49,10 @@ impl Job<'_> {
         self.packages[0]
     }
 
-    /// The triple that is compiled for.
-    pub(super) fn triple(&self) -> Triple {
-        let triple = self.options.triple.as_deref();
-        triple.map_or_else(|| self.workspace.triple.clone(), Triple::of_compiler)
-    }
-
     /// The folder for what these flags compile. Cargo does not name files by the flags: packages with different ones would compile
     /// their dependencies again at each build, each over those of the other.
     fn folder(&self) -> PathBuf {
-        match self.package().own_flags(self.options, self.slice) {
+        match self.package().own_flags(self.slice) {
             None => self.target.to_owned(),
             Some(flags) => {
                 let hash = blake3::hash(flags.as_bytes()).to_hex();
@@ -83,7 +76,7 @@ impl Job<'_> {
                 match image {
                     true => self.add_image_flags(&mut command),
                     // Both views then share macros, compiled once.
-                    false => drop(command.arg("--target").arg(self.triple().name())),
+                    false => drop(command.arg("--target").arg(self.workspace.triple.name())),
                 }
             }
             _ => {
@@ -167,7 +160,7 @@ impl Job<'_> {
     /// Target and flags of images.
     fn add_image_flags(&self, command: &mut Command) {
         // With an explicit target, build scripts and macros are compiled without the flags for images.
-        command.arg("--target").arg(self.triple().name());
+        command.arg("--target").arg(self.workspace.triple.name());
         command.env("CARGO_ENCODED_RUSTFLAGS", self.rustflags());
         command.env_remove("RUSTFLAGS");
     }

@@ -78,7 +78,7 @@ impl Diagnosis {
         };
         let mut helps = Vec::new();
         for error in &self.errors {
-            let about_triple = about_triple(error, job.triple().name());
+            let about_triple = about_triple(error, job.workspace.triple.name());
             for help in about_triple.into_iter().chain(help(
                 error,
                 &package.name,

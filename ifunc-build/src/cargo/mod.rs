@@ -26,7 +26,8 @@ use crate::c::{CompiledFiles, Compiler, arch_of, build_files, imports_of, slice_
 use crate::names::Names;
 use crate::needed;
 use crate::shared_library::{LibraryPlan, make_all};
-use crate::{BuildError, BuildOptions, BuiltIfunc, BuiltSlice, COptions, Language, Progress};
+use crate::slices::{SlicesOfTriple, by_triple};
+use crate::{BuildError, BuildOptions, BuiltIfunc, BuiltSlice, COptions, Cpu, Language, Progress, Slice};
 use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
 use records::{Records, about_text, is_variable};
 use units::{Archive, BuildPlan, Unit};
@@ -79,14 +80,17 @@ pub fn build_packages(
     let mut names = plan.names();
     let triple = &plan.workspace.triple;
     let compiler = Compiler::new(None, options.triple.as_ref().map(|_| triple))?;
+    let others = other_plans(options)?;
     let mut built = Vec::new();
     for unit in plan.units(options)? {
         let Unit { package, example } = unit;
         let before = built.len();
-        let c_options = c_options(package, options);
+        let slices = further_slices(&plan, &others, unit, options)?;
+        let c_options = COptions {
+            slices: slices.iter().map(|slice| slice.machine.clone()).collect(),
+            ..c_options(package, options)
+        };
         let c_files = c_files(package, &c_options, names.folder(), progress)?;
-        // The first slice, and the others.
-        let platforms = package.platforms(options);
         // The C compiler reports its version while cargo compiles.
         let archive = std::thread::scope(|scope| {
             scope.spawn(|| compiler.version());
@@ -98,19 +102,24 @@ pub fn build_packages(
                 c_files: c_files.first(),
                 options: options.clone(),
             };
-            let mut others = Vec::new();
-            for (index, platform) in platforms.into_iter().enumerate().skip(1) {
-                let cpu = platform.cpu;
-                let options = options.at(platform);
-                let archive = plan.archive(unit, &options, Some(cpu), progress)?;
-                others.extend(archive.map(|archive| RustSlice {
-                    archive,
-                    c_files: c_files.get(index),
-                    options,
+            let mut further = Vec::new();
+            for (index, slice) in (1..).zip(slices) {
+                let archive = slice
+                    .plan
+                    .archive(slice.unit, &slice.options, slice.own, progress)?;
+                further.extend(archive.map(|archive| {
+                    let c_files = c_files.get(index);
+                    let options = slice.options;
+                    let parts = RustSlice {
+                        archive,
+                        c_files,
+                        options,
+                    };
+                    (slice.unit, parts)
                 }));
             }
             built.extend(build_rust(
-                unit, &first, &others, &mut names, &compiler, progress,
+                unit, &first, &further, &mut names, &compiler, progress,
             )?);
         }
         if example.is_none() {
@@ -128,6 +137,74 @@ pub fn build_packages(
         }
     }
     Ok(built)
+}
+
+/// A plan for the slices of another triple.
+struct OtherPlan {
+    plan: BuildPlan,
+    options: BuildOptions,
+    cpus: Vec<Cpu>,
+}
+
+/// The plans for the triples of further slices, beside that of the first slice.
+fn other_plans(options: &BuildOptions) -> Result<Vec<OtherPlan>, BuildError> {
+    let all = by_triple(&options.slices, options.triple.as_deref());
+    let others = all.into_iter().filter(|slices| slices.triple.is_some());
+    let plans = others.map(|SlicesOfTriple { triple, mut cpus }| {
+        cpus.sort_by_key(|cpu| cpu.features().count_ones());
+        let options = options.at(triple, cpus.first().copied().unwrap_or_default());
+        Ok(OtherPlan {
+            plan: BuildPlan::read(&options)?,
+            options,
+            cpus,
+        })
+    });
+    plans.collect()
+}
+
+/// A slice of a unit that is not the first.
+struct FurtherSlice<'p> {
+    machine: Slice,
+    plan: &'p BuildPlan,
+    unit: Unit<'p>,
+    options: BuildOptions,
+    /// Its CPU, if it is compiled beside another slice of its triple.
+    own: Option<Cpu>,
+}
+
+/// The further slices of a unit: those of the first slice's triple, and those of others.
+fn further_slices<'p>(
+    plan: &'p BuildPlan,
+    others: &'p [OtherPlan],
+    unit: Unit<'p>,
+    options: &BuildOptions,
+) -> Result<Vec<FurtherSlice<'p>>, BuildError> {
+    let mut all = Vec::new();
+    let mut add = |plan: &'p BuildPlan, unit: Unit<'p>, options: &BuildOptions, cpus: &[Cpu], skip: usize| {
+        let cpus = unit.package.cpus(options, cpus.iter().copied());
+        for (index, cpu) in cpus.into_iter().enumerate().skip(skip) {
+            all.push(FurtherSlice {
+                machine: Slice {
+                    triple: options.triple.clone(),
+                    cpu,
+                },
+                plan,
+                unit,
+                options: options.at(None, cpu),
+                own: (index > 0).then_some(cpu),
+            });
+        }
+    };
+    let own = by_triple(&options.slices, options.triple.as_deref());
+    add(plan, unit, options, &own[0].cpus, 1);
+    for other in others {
+        let units = other.plan.units(&other.options)?;
+        let unit = units.into_iter().find(|known| known.name() == unit.name());
+        if let Some(unit) = unit {
+            add(&other.plan, unit, &other.options, &other.cpus, 0);
+        }
+    }
+    Ok(all)
 }
 
 fn no_ifuncs(unit: Unit<'_>) -> BuildError {
@@ -161,7 +238,6 @@ fn c_options(package: &Package, options: &BuildOptions) -> COptions {
         current_dir: package.manifest_path.parent().map(Path::to_owned),
         triple: options.triple.clone(),
         cpu: package.cpu_of(options),
-        slices: package.platforms(options),
         needed: package.needed.clone(),
         cflags: package.c_flags.clone(),
         link_args: package.link_args.clone(),
@@ -189,7 +265,7 @@ impl RustSlice<'_> {
 fn build_rust(
     unit: Unit<'_>,
     first: &RustSlice<'_>,
-    others: &[RustSlice<'_>],
+    others: &[(Unit<'_>, RustSlice<'_>)],
     names: &mut Names,
     compiler: &Compiler,
     progress: &mut dyn Progress,
@@ -206,8 +282,8 @@ fn build_rust(
     let linker = Linker::open(&inputs_of(archive, c_files))?;
     let images = link_all(unit, &records, c_files, options, &linker, progress)?;
     let mut other_images: Vec<BTreeMap<String, Linked>> = Vec::new();
-    for other in others {
-        other_images.push(other.link(unit, progress)?.into_iter().collect());
+    for (unit, other) in others {
+        other_images.push(other.link(*unit, progress)?.into_iter().collect());
     }
     let mut all_slices = Vec::new();
     for (ifunc, linked) in records.ifuncs.iter().zip(&images) {

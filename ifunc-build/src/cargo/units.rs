@@ -129,7 +129,7 @@ impl BuildPlan {
         Names::beside(&self.folder, others)
     }
 
-    /// Compiles a unit to an archive, if it has Rust ifuncs. `slice`: the CPU of a slice that is not the first.
+    /// Compiles a unit to an archive, if it has Rust ifuncs. `slice`: the level of a slice that is not the first.
     ///
     /// Builds with other flags write the same file, and cargo releases its lock before the file is read: the builder
     /// holds its own lock meanwhile.

@@ -7,7 +7,6 @@ use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, Packa
 
 use super::flags;
 use crate::needed;
-use crate::platform::Platform;
 use crate::shared_library::io;
 use crate::triple::Triple;
 use crate::{BuildError, BuildOptions, Cpu, is_own_crate};
@@ -43,10 +42,10 @@ pub(super) struct Package {
     pub(super) dependencies: BTreeSet<String>,
     /// `[package.metadata.ifunc] panic`.
     pub(super) panic: String,
-    /// ELF `e_machine` of the first slice.
-    arch: u16,
-    /// `[package.metadata.ifunc] cpu`: of each architecture, the least CPU that its code is built for, and those of more slices.
-    pub(super) cpus: Vec<Cpu>,
+    /// `[package.metadata.ifunc] cpu`: the least CPU that its code is built for, and those of more slices. Of the names there, those
+    /// of the architecture that is built for count.
+    pub(super) cpu: Cpu,
+    pub(super) slices: Vec<Cpu>,
     /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its ifuncs need on the target.
     pub(super) needed: Vec<String>,
     /// `[package.metadata.ifunc] cfg` and `rustflags`: more arguments for the Rust compiler, checked.
@@ -176,51 +175,20 @@ impl Workspace {
 impl Package {
     /// The CPU that the package is built for.
     pub(super) fn cpu_of(&self, options: &BuildOptions) -> Cpu {
-        let (least, _) = self.cpus(self.arch_of(options.triple.as_deref()));
-        least.with(options.cpu)
+        self.cpu.with(options.cpu)
     }
 
-    /// The least CPU that it is compiled for on an architecture, and those of more slices.
-    fn cpus(&self, arch: u16) -> (Cpu, impl Iterator<Item = Cpu>) {
-        let mut cpus = self.cpus.iter().copied().filter(move |cpu| cpu.arch() == arch);
-        (cpus.next().unwrap_or(Cpu::baseline(arch)), cpus)
+    /// The CPUs that it is built for, one for each slice of its libraries: the first is that of these options, the others have more.
+    pub(super) fn cpus(&self, options: &BuildOptions, more: impl IntoIterator<Item = Cpu>) -> Vec<Cpu> {
+        self.cpu_of(options)
+            .of_slices(more.into_iter().chain(self.slices.iter().copied()))
     }
 
-    /// What it is compiled for: one for each slice of its libraries.
-    pub(super) fn platforms(&self, options: &BuildOptions) -> Vec<Platform> {
-        let first = Platform {
-            triple: options.triple.clone(),
-            cpu: self.cpu_of(options),
-        };
-        let mut all = vec![first.clone()];
-        for slice in &options.slices {
-            let slice = slice.beside(&first);
-            all.push(Platform {
-                cpu: self.cpu_of(&options.at(slice.clone())),
-                ..slice
-            });
-        }
-        let triples: BTreeSet<Option<String>> = all.iter().map(|platform| platform.triple.clone()).collect();
-        for triple in triples {
-            let (_, more) = self.cpus(self.arch_of(triple.as_deref()));
-            all.extend(more.map(|cpu| Platform {
-                triple: triple.clone(),
-                cpu,
-            }));
-        }
-        Platform::of_slices(first, all)
-    }
-
-    /// ELF `e_machine` of a triple; without one, of the first slice.
-    fn arch_of(&self, triple: Option<&str>) -> u16 {
-        triple.map_or(self.arch, |triple| Triple::of_compiler(triple).arch())
-    }
-
-    /// What it sets of the compiler's flags, with these options or for a further slice for this CPU; `None`: nothing.
-    pub(super) fn own_flags(&self, options: &BuildOptions, slice: Option<Cpu>) -> Option<String> {
-        let cpu = slice.unwrap_or_else(|| self.cpus(self.arch_of(options.triple.as_deref())).0);
+    /// What it sets of the compiler's flags, for a further slice of this CPU; `None`: nothing.
+    pub(super) fn own_flags(&self, slice: Option<Cpu>) -> Option<String> {
+        let cpu = slice.unwrap_or(self.cpu);
         let is_plain = self.panic == PANIC_POLICY && cpu.features() == 0 && self.rust_flags.is_empty();
-        let flags = || format!("{} {cpu} {:?}", self.panic, self.rust_flags);
+        let flags = || format!("{} {} {:?}", self.panic, cpu, self.rust_flags);
         (!is_plain).then(flags)
     }
 
@@ -303,7 +271,9 @@ fn ifunc_package(
     };
     let cpus = cpus.iter().map(cpu).collect::<Result<Vec<Cpu>, _>>();
     let mut cpus = cpus.map_err(error)?;
-    cpus.sort_by_key(|cpu| (cpu.features().count_ones(), *cpu));
+    cpus.retain(|cpu| cpu.arch() == arch);
+    cpus.sort_by_key(|cpu| cpu.features().count_ones());
+    let cpu = cpus.first().copied().unwrap_or(Cpu::baseline(arch));
     let strings = |key: &str| match &table[key] {
         serde_json::Value::Null => Ok(Vec::new()),
         serde_json::Value::Array(list) => list
@@ -340,8 +310,8 @@ fn ifunc_package(
             .map(|d| d.rename.as_ref().unwrap_or(&d.name).clone())
             .collect(),
         panic,
-        arch,
-        cpus,
+        cpu,
+        slices: cpus,
         needed,
         rust_flags,
         c_flags: strings("cflags")?,

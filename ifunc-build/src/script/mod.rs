@@ -38,9 +38,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Platform, Progress, build_c, build_packages,
-};
+use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Progress, Slice, build_c, build_packages};
 
 use environment::Environment;
 pub(crate) use environment::remove_script_variables;
@@ -58,7 +56,7 @@ pub struct Images {
     cflags: Vec<String>,
     needed: Vec<String>,
     cpu: Cpu,
-    slices: Vec<Platform>,
+    slices: Vec<Slice>,
 }
 
 impl Images {
@@ -114,11 +112,22 @@ impl Images {
         self
     }
 
-    /// A slice for one more platform: the program embeds it beside the images of the program's own. Each target is sent
-    /// the slice that it runs best. Without a triple it is the program's.
+    /// One more level: the program embeds a slice for it beside the images of the level of [`cpu`](Self::cpu). Each target is sent
+    /// the slice that it runs best.
     #[must_use]
-    pub fn slice(mut self, platform: impl Into<Platform>) -> Self {
-        self.slices.push(platform.into());
+    pub fn slice(mut self, cpu: Cpu) -> Self {
+        self.slices.push(Slice::of_cpu(cpu));
+        self
+    }
+
+    /// Slices for another target triple, such as `aarch64-unknown-linux-gnu`, beside the images for this program's.
+    #[must_use]
+    pub fn triple(mut self, triple: impl Into<String>) -> Self {
+        let slice = Slice {
+            triple: Some(triple.into()),
+            cpu: Cpu::default(),
+        };
+        self.slices.push(slice);
         self
     }
 

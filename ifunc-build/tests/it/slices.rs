@@ -2,7 +2,9 @@
 
 use ifunc_abi::image::Image;
 use ifunc_abi::slices::Slices;
-use ifunc_build::{BuildError, COptions, Cpu, LibraryError, Quiet, build_c, embedded_images, read_library};
+use ifunc_build::{
+    BuildError, COptions, Cpu, LibraryError, Quiet, Slice, build_c, embedded_images, read_library,
+};
 
 use crate::common::files::Files;
 
@@ -10,7 +12,7 @@ fn options(files: &Files, levels: &[Cpu]) -> COptions {
     COptions {
         target_dir: Some(files.path("out")),
         cpu: levels[0],
-        slices: levels.iter().map(|level| (*level).into()).collect(),
+        slices: levels.iter().copied().map(Slice::of_cpu).collect(),
         ..COptions::default()
     }
 }

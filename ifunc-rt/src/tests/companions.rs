@@ -168,7 +168,7 @@ fn what_the_policy_grants_holds_for_companions() {
     let other = companion(&for_arm(imports_more));
     let builder = || Target::builder().policy(granted(&["counter_*"]).quotas(Quotas::UNLIMITED));
     let (status, why) = with_one(builder(), other.clone());
-    assert_eq!(status, Status::Rejected(Rejection::Imports), "{why}");
+    assert_eq!(status, Status::Rejected(Rejection::Import), "{why}");
     assert!(
         why.contains("slice for AArch64") && why.contains("open_files"),
         "{why}"
@@ -189,7 +189,7 @@ fn what_the_policy_grants_holds_for_companions() {
         .unwrap();
     raw.send(Header::new(Kind::Exec, 1, 7), &5u64.to_le_bytes());
     let (status, why) = raw.completion();
-    assert_eq!(status, Status::Rejected(Rejection::Imports), "{why}");
+    assert_eq!(status, Status::Rejected(Rejection::Import), "{why}");
     assert!(why.contains("slice for AArch64"), "{why}");
     serving.stop().unwrap();
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, build_c};
+use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, Slice, build_c};
 use ifunc_rt::group::Group;
 use ifunc_rt::keys::{SecretKey, Signatures};
 use ifunc_rt::{ByName, Error, Grant, Handle, Policy, Rejection, Serving, Source, Target, TargetBuilder};
@@ -26,7 +26,7 @@ impl Fat {
         let options = COptions {
             target_dir: Some(folder.path().to_owned()),
             cpu: levels[0],
-            slices: levels.iter().map(|level| (*level).into()).collect(),
+            slices: levels.iter().copied().map(Slice::of_cpu).collect(),
             ..COptions::default()
         };
         let built = build_c(&[file], &options, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
