@@ -1,5 +1,6 @@
 //! The machines that the slices of a library are built for.
 
+use crate::c::compiles_for_all;
 use crate::{BuildOptions, COptions, Cpu};
 
 /// The machines that a further slice of a library is built for.
@@ -79,6 +80,11 @@ impl COptions {
     /// The options of each slice, the first one first.
     pub(crate) fn of_slices(&self) -> Vec<Self> {
         let at = |triple: Option<&str>, cpu: Cpu| Self {
+            // One that was asked for compiles the first slice, and those of other triples if it can.
+            compiler: self
+                .compiler
+                .clone()
+                .filter(|words| triple.is_none() || compiles_for_all(words)),
             triple: triple.map(Into::into).or_else(|| self.triple.clone()),
             cpu,
             slices: Vec::new(),

@@ -16,12 +16,24 @@ const MANY: usize = 1000;
 
 /// How the programs of an example are built and connected. Its ifuncs are always optimised.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct Setting<'a> {
     transport: &'static str,
     profile: &'static str,
+    /// Target or source is of another platform.
+    side: Option<Side<'a>>,
 }
 
-impl Setting {
+/// The side of another platform.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side<'a> {
+    /// The option of `cargo ifunc run` that names it.
+    pub(crate) option: &'static str,
+    pub(crate) triple: &'a str,
+    /// What builds and runs programs for it.
+    pub(crate) environment: &'a [(&'static str, PathBuf)],
+}
+
+impl<'a> Setting<'a> {
     /// With every commit, the programs share the dependencies that the tests have compiled. Nightly, they are optimised, as users
     /// build them.
     fn new(tier: Tier, transport: &'static str) -> Self {
@@ -29,72 +41,89 @@ impl Setting {
             Tier::Commit => "dev",
             Tier::Nightly => "release",
         };
-        Self { transport, profile }
+        Self {
+            transport,
+            profile,
+            side: None,
+        }
+    }
+
+    /// With one side on another platform.
+    pub(crate) fn across(transport: &'static str, side: Side<'a>) -> Self {
+        Self {
+            transport,
+            profile: "release",
+            side: Some(side),
+        }
     }
 
     /// Runs `cargo ifunc run NAME -- ARGS`. Returns what it printed.
     pub(crate) fn run(self, name: &str, args: &[&str]) -> Result<String, String> {
-        let Self { transport, profile } = self;
-        let run = ["run", name, "--transport", transport, "--profile", profile, "--"];
-        output(&mut ifunc(&[&run, args].concat())?)
+        let Self {
+            transport,
+            profile,
+            side,
+        } = self;
+        let mut run = vec!["run", name, "--transport", transport, "--profile", profile];
+        run.extend(side.iter().flat_map(|side| [side.option, side.triple]));
+        run.push("--");
+        let mut command = ifunc(&[&run, args].concat())?;
+        command.envs(side.into_iter().flat_map(|side| side.environment.iter().cloned()));
+        output(&mut command)
     }
 }
+
+/// An example, and a run that checks what it computes.
+type Example = (&'static str, fn(Setting<'_>) -> Result<String, String>);
+
+/// The examples whose two programs `cargo ifunc run` builds.
+pub(crate) const EXAMPLES: [Example; 8] = [
+    ("01-hello", hello),
+    ("02-compressed-insert", compressed_insert),
+    ("03-text-search", text_search::beside_grep),
+    ("04-pointer-chase", pointer_chase),
+    ("05-graph", graph),
+    ("06-top-k", top_k),
+    ("07-live-upgrade", live_upgrade),
+    ("11-timeseries", timeseries),
+];
 
 /// Runs each example over each transport.
 pub(crate) fn run(steps: &mut Steps) {
     let tier = steps.tier();
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        steps.step(&format!("01-hello over {transport}"), || hello(setting));
-    }
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        let name = format!("02-compressed-insert over {transport}");
-        steps.step(&name, || compressed_insert(setting));
-    }
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        let name = format!("03-text-search over {transport}");
-        steps.step(&name, || text_search::beside_grep(setting));
-    }
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        let name = format!("04-pointer-chase over {transport}");
-        let args = ["--entries", "12", "--depth", "16", "--seconds", "0.1"];
-        steps.step(&name, || checked(setting, "04-pointer-chase", &args));
-    }
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        let name = format!("05-graph over {transport}");
-        steps.step(&name, || graph(setting));
-    }
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        let name = format!("06-top-k over {transport}");
-        steps.step(&name, || checked(setting, "06-top-k", &["--rows", "50000"]));
-    }
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        let name = format!("07-live-upgrade over {transport}");
-        steps.step(&name, || {
-            checked(setting, "07-live-upgrade", &["--calls", "6000"])
-        });
-    }
-    for &transport in transports::all(tier) {
-        let setting = Setting::new(tier, transport);
-        let name = format!("11-timeseries over {transport}");
-        // One answer of 64 MiB is enough.
-        let rows = match transport {
-            "shm" => "8388608",
-            _ => "100000",
-        };
-        steps.step(&name, || checked(setting, "11-timeseries", &[rows]));
+    for (name, run) in EXAMPLES {
+        for &transport in transports::all(tier) {
+            let setting = Setting::new(tier, transport);
+            steps.step(&format!("{name} over {transport}"), || run(setting));
+        }
     }
     in_c::run(steps);
 }
 
+fn pointer_chase(setting: Setting<'_>) -> Result<String, String> {
+    let args = ["--entries", "12", "--depth", "16", "--seconds", "0.1"];
+    checked(setting, "04-pointer-chase", &args)
+}
+
+fn top_k(setting: Setting<'_>) -> Result<String, String> {
+    checked(setting, "06-top-k", &["--rows", "50000"])
+}
+
+fn live_upgrade(setting: Setting<'_>) -> Result<String, String> {
+    checked(setting, "07-live-upgrade", &["--calls", "6000"])
+}
+
+fn timeseries(setting: Setting<'_>) -> Result<String, String> {
+    // One answer of 64 MiB is enough.
+    let rows = match setting.transport {
+        "shm" => "8388608",
+        _ => "100000",
+    };
+    checked(setting, "11-timeseries", &[rows])
+}
+
 /// Runs an example that compares its result with that of a sequential computation. Returns the line that says so.
-fn checked(setting: Setting, name: &str, args: &[&str]) -> Result<String, String> {
+fn checked(setting: Setting<'_>, name: &str, args: &[&str]) -> Result<String, String> {
     let said = setting.run(name, args)?;
     let line = said
         .lines()
@@ -104,19 +133,19 @@ fn checked(setting: Setting, name: &str, args: &[&str]) -> Result<String, String
 }
 
 /// A random graph on two servers, and an edge list on four.
-fn graph(setting: Setting) -> Result<String, String> {
+fn graph(setting: Setting<'_>) -> Result<String, String> {
     let file = crate::root().join("examples/05-graph/karate.txt");
     let file = file.to_str().ok_or("the folder's name is not UTF-8")?;
     checked(setting, "05-graph", &[file, "--servers", "4"])?;
     checked(setting, "05-graph", &["--scale", "10", "--servers", "2"])
 }
 
-fn hello(setting: Setting) -> Result<String, String> {
+fn hello(setting: Setting<'_>) -> Result<String, String> {
     let said = setting.run("01-hello", &[])?;
     Ok(last_line(&said))
 }
 
-fn compressed_insert(setting: Setting) -> Result<String, String> {
+fn compressed_insert(setting: Setting<'_>) -> Result<String, String> {
     let folder = many_files()?;
     let folder = folder.to_str().ok_or("the folder's name is not UTF-8")?;
     let said = setting.run("02-compressed-insert", &[folder])?;

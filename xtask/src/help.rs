@@ -44,9 +44,10 @@ cargo xtask COMMAND
             servers and source poll before they sleep; without it as the runtime does, and 0 where there are fewer processors than
             processes: all of them then run on one. --delay: also over networks that take so many microseconds (50,200) from host to
             host, beside one that takes none. --share: each host has so much of a processor's time, and no host another one's
-  aarch64 tools
+  aarch64 [tools | --only TEXT]
+            unit tests on AArch64, and the examples, a chain of servers and the corpus between both architectures, under QEMU; tools:
             fetch what builds and runs programs for AArch64 (Debian's packages, unpacked below `target`), and print the line by which
-            a shell uses it
+            a shell uses it; --only: the steps with TEXT in their names
   bench [--quick] [--only FIGURE]... [--json FILE]
             measure the runtime and its alternatives in one run on two cores; --quick: only check that it works; --json: write
             the rows there, and as CSV beside it. Without it a whole run writes them where --render reads them,

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
-    bench, build_time, capi, corpus, debian, examples, faults, fuzz, hostile, installed, instructions,
-    launcher, lint, loom, mutants, new_projects, package, predecessors, programs, readme, simulate, soak,
-    two_hosts, ucx_bindings, variants,
+    aarch64, bench, build_time, capi, corpus, debian, examples, faults, fuzz, hostile, installed,
+    instructions, launcher, lint, loom, mutants, new_projects, package, predecessors, programs, readme,
+    simulate, soak, two_hosts, ucx_bindings, variants,
 };
 
 /// How much is run.
@@ -79,6 +79,7 @@ const PARTS: &[Part] = &[
     nightly("loom-full", loom::run),
     commit("two-hosts", "two-hosts-full", two_hosts::quick),
     nightly("two-hosts-full", two_hosts::full),
+    nightly("aarch64", aarch64::full),
     nightly("predecessors", predecessors::run),
     nightly("simulate-full", simulate::full),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),

@@ -14,7 +14,7 @@ const PATTERNS: [&str; 2] = ["error", "^#define +[A-Z_]+ +0x[0-9a-f]+$"];
 
 /// Runs the example and compares every line that it finds with those of `grep`. Returns the example's line about how much it
 /// searched and how much came back.
-pub(crate) fn beside_grep(setting: Setting) -> Result<String, String> {
+pub(crate) fn beside_grep(setting: Setting<'_>) -> Result<String, String> {
     let folder = crate::scratch().join("text-search");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot create `{}`: {e}", folder.display()))?;
     let text = folder.join("text");

@@ -181,6 +181,7 @@ fn build(
     let flags = source.flags(setting, places);
     let options = COptions {
         compiler: Some(setting.compiler.into()),
+        slices: places.slices(),
         cflags: flags.clone(),
         target_dir: Some(places.target.join("c").join(&source.name)),
         ..COptions::default()

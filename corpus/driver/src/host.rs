@@ -74,31 +74,48 @@ const MORE_LIBC: [&str; 7] = [
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) path: PathBuf,
+    /// The one for the platform of the other process.
+    pub(crate) of_target: PathBuf,
     /// Keeps the library open.
     _opened: Opened,
 }
 
 impl Library {
-    /// Compiles and opens it.
+    /// Compiles it for both processes, and opens it.
     pub(crate) fn build(places: &Places) -> Result<Self, Failure> {
         std::fs::create_dir_all(&places.target)?;
         let path = places.target.join("libcorpus_host.so");
-        let source = places.root.join("corpus/c/host/host.c");
-        let output = Command::new("cc")
-            .args(["-O1", "-fPIC", "-shared", "-o"])
-            .args([&path, &source])
-            .arg("-lm")
-            .output()
-            .map_err(|error| format!("cannot run `cc`: {error}\nhelp: install a C compiler"))?;
-        if !output.status.success() {
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("`{}` does not compile:\n{stderr}", source.display()).into());
-        }
+        compile("cc", places, &path)?;
+        let of_target = match &places.other {
+            None => path.clone(),
+            Some(other) => {
+                let path = places.target.join(format!("libcorpus_host-{}.so", other.triple));
+                let tools = other.triple.replace("-unknown", "");
+                compile(&format!("{tools}-gcc"), places, &path)?;
+                path
+            }
+        };
         Ok(Self {
             _opened: open(&path)?,
             path,
+            of_target,
         })
     }
+}
+
+fn compile(compiler: &str, places: &Places, library: &Path) -> Result<(), Failure> {
+    let source = places.root.join("corpus/c/host/host.c");
+    let output = Command::new(compiler)
+        .args(["-O1", "-fPIC", "-shared", "-o"])
+        .args([library, &source])
+        .arg("-lm")
+        .output()
+        .map_err(|error| format!("cannot run `{compiler}`: {error}\nhelp: install a C compiler"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{}` does not compile:\n{stderr}", source.display()).into())
 }
 
 fn open(path: &Path) -> Result<Opened, Failure> {

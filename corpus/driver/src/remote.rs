@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ifunc_rt::{ByName, Error, Handle, Source, SourceOptions};
 
-use crate::Failure;
 use crate::host::Library;
 use crate::outcome::Outcome;
+use crate::{Failure, Places};
 
 /// Timeout of a case, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -17,6 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A target, restarted after a case that crashed it.
 #[derive(Debug)]
 pub(crate) struct Remote {
+    /// The program of the target.
+    program: PathBuf,
     library: PathBuf,
     link: Option<Link>,
     /// Number of targets started; each has its own address.
@@ -50,9 +52,13 @@ pub(crate) struct Sent {
 
 impl Remote {
     /// Starts the target.
-    pub(crate) fn start(host: &Library) -> Result<Self, Failure> {
+    pub(crate) fn start(places: &Places, host: &Library) -> Result<Self, Failure> {
         let mut remote = Self {
-            library: host.path.clone(),
+            program: match &places.other {
+                None => std::env::current_exe()?,
+                Some(other) => other.program.clone(),
+            },
+            library: host.of_target.clone(),
             link: None,
             started: 0,
             world: None,
@@ -135,15 +141,15 @@ impl Remote {
         if self.link.is_none() {
             self.started += 1;
             let address = format!("shm:corpus-{}-{}", std::process::id(), self.started);
-            self.link = Some(Link::start(&address, &self.library)?);
+            self.link = Some(Link::start(&self.program, &address, &self.library)?);
         }
         Ok(self.link.as_mut().ok_or("no target")?)
     }
 }
 
 impl Link {
-    fn start(address: &str, library: &Path) -> Result<Self, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
+    fn start(program: &Path, address: &str, library: &Path) -> Result<Self, Failure> {
+        let mut child = Command::new(program)
             .args(["target", address])
             .arg(library)
             // The pipe closes when this process ends in any way; the target then ends.

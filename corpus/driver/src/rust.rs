@@ -46,6 +46,7 @@ pub(crate) fn run(
             current_dir: Some(places.root.clone()),
             opt_level: Some(setting.level),
             lto: setting.usual,
+            slices: places.slices(),
             target_dir: Some(places.target.join("rust")),
             locked: true,
             ..BuildOptions::default()

@@ -46,6 +46,11 @@ fn choose(asked: Option<&str>, named: Option<Named>, triple: &Triple) -> Result<
     }
 }
 
+/// Whether these words name a compiler that compiles for every triple.
+pub(crate) fn compiles_for_all(words: &str) -> bool {
+    Compiler::named(words, "cc", String::new()).is_clang()
+}
+
 /// GNU's compiler for a triple: `cc` if that is this machine's.
 fn default_of(triple: &Triple) -> String {
     match std::env::consts::ARCH == triple.name().split('-').next().unwrap_or_default() {

@@ -18,6 +18,7 @@ use crate::needed;
 use crate::shared_library::{LibraryPlan, io, make_all};
 use crate::{BuildError, BuiltIfunc, BuiltSlice, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
+pub(crate) use choice::compiles_for_all;
 pub(crate) use compiler::Compiler;
 use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
 use ifuncs::CIfunc;
