@@ -453,7 +453,8 @@ fn enter() -> GateToken {
         // the generated `extern "C"` function) hold nothing that needs dropping.
         unsafe { gate.escape() };
     }
-    gate.enter_host().map_or(SAME, |control| GateToken::new(control.remember()))
+    gate.enter_host()
+        .map_or(SAME, |control| GateToken::new(control.remember()))
 }
 
 /// # Safety

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ifunc::host::{NameConflict, NamedType, NamedTypes};
@@ -651,9 +652,11 @@ impl Session<'_> {
         ctx: *mut Context,
     ) -> u32 {
         let gate = self.gate;
-        let main = entrance.address();
         gate.begin(entrance.first_side());
         gate.passages.pass();
+        // After the invocation counts as one that runs: what closes the image first waits for those.
+        compiler_fence(Ordering::SeqCst);
+        let main = entrance.address();
         // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is the
         // caller's promise.
         let code = unsafe { ifunc_exec_enter(payload, size, target, ctx, main, (&raw const *gate).cast()) };

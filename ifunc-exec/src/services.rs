@@ -168,6 +168,7 @@ mod tests {
     use ifunc_abi::status::{Failure, Status};
 
     use super::*;
+    use crate::arch::testing::code;
     use crate::tests::{executor, image, install};
     use crate::{Executor as _, ImageExecutor, Invocation};
 
@@ -227,15 +228,10 @@ mod tests {
 
     #[test]
     fn an_address_that_is_no_entry_of_the_image_is_not_sent_to() {
-        // Sends to `main` and returns what the target says.
-        let sends = |main: [u8; 7]| {
-            let mut rx = vec![0x53, 0x48, 0x89, 0xcf, 0x31, 0xf6]; // push rbx; mov rdi, rcx; xor esi, esi
-            rx.extend_from_slice(&main); // rdx
-            rx.extend_from_slice(&[0x31, 0xc9, 0x48, 0x8b, 0x05, 0x0a, 0, 0, 0]); // xor ecx, ecx; mov rax, [rip+0xa] → 0x20
-            rx.extend_from_slice(&[0xff, 0x10, 0x5b, 0xc3]); // call [rax]; pop rbx; ret
-            rx.resize(0x28, 0xcc);
+        let sends = |is_inside: bool| {
+            let (rx, slot) = code::sends(is_inside);
             ImageParts {
-                slot: Some(0x20),
+                slot: Some(slot),
                 imports: vec![ImportPart {
                     symbol: "__ifunc_send".into(),
                     flags: ImportFlags::NONE,
@@ -247,8 +243,8 @@ mod tests {
         let (executor, _) = executor(1 << 16, 4);
         let mut thread = executor.thread().unwrap();
         thread.set_services(Some(Arc::new(Nowhere)));
-        let mut code_of = |main| {
-            let image = install(&executor, &sends(main)).unwrap();
+        let mut code_of = |is_inside| {
+            let image = install(&executor, &sends(is_inside)).unwrap();
             let entry = ImageExecutor::entries(&image).next().unwrap();
             // SAFETY: the image takes no payload and no target arguments.
             let invocation =
@@ -257,13 +253,12 @@ mod tests {
             assert_eq!(failed.status, Status::Failed(Failure::UnknownResult));
             String::from_utf8(failed.detail).unwrap()
         };
-        // lea rdx, [rip-13], its own beginning; lea rdx, [rip-12], which is inside of it
-        let own = code_of([0x48, 0x8d, 0x15, 0xf3, 0xff, 0xff, 0xff]);
+        let own = code_of(false);
         assert!(
             own.starts_with(&format!("code {};", TravelError::NoGroup.code())),
             "{own}"
         );
-        let inside = code_of([0x48, 0x8d, 0x15, 0xf4, 0xff, 0xff, 0xff]);
+        let inside = code_of(true);
         assert!(
             inside.starts_with(&format!("code {};", TravelError::NoEntry.code())),
             "{inside}"

@@ -14,8 +14,8 @@ use ifunc_abi::image::ARCH_X86_64;
 pub(crate) use self::call::{ARGUMENT_WORDS, forwarding_function, function_of_any_signature};
 pub(crate) use self::code::{
     ABSOLUTE_64, CALLEE_SAVED, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER, USUAL_CIE,
-    WRITTEN_CODE_NEEDS_BARRIER, callee, enter_session,
-    publish_code, return_address, synchronize_at_sessions,
+    WRITTEN_CODE_NEEDS_BARRIER, callee, enter_session, publish_code, return_address, returns,
+    synchronize_at_sessions,
 };
 pub(crate) use self::trap::{FAULTS, Trap, enter_handler};
 use crate::gate::{Gate, SIDE_OFFSET};
@@ -496,6 +496,16 @@ mod tests {
         assert!(why(0b11, 0b1).starts_with(begin), "{}", why(0b11, 0b1));
         assert!(why(0b111, 0b1).contains("(no d, e, d, e);"));
         assert!(why(0b1, 0).starts_with("the image was built for all, this CPU is x86-64-v1; help: "));
+    }
+
+    #[test]
+    fn any_control_of_floats_is_remembered() {
+        for (mxcsr, x87) in [(0, 0), (0x1f80, 0x037f), (u32::MAX, u16::MAX)] {
+            let word = FloatControl { mxcsr, x87 }.remember();
+            assert!(![0, u64::MAX].contains(&word), "words of the gate's own");
+            let control = FloatControl::remembered(word);
+            assert_eq!((control.mxcsr, control.x87), (mxcsr, x87));
+        }
     }
 
     #[test]

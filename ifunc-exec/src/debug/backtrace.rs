@@ -106,15 +106,14 @@ fn is_of_the_language(function: &str) -> bool {
 mod tests {
     use super::super::object::Function;
     use super::*;
+    use crate::arch::testing::code::{SHORTEST, put_call};
 
-    /// Three functions of 16 bytes; the first calls the second at 4, the second the third at 20, the third something
-    /// outside at 40.
+    /// Three functions of 16 bytes, each of which has a call that returns four bytes before its end: the first calls the second, the
+    /// second the third, and the third something outside.
     fn code() -> Vec<u8> {
         let mut code = vec![0x90; 48];
-        for (at, to) in [(4usize, 16i32), (20, 32), (40, 4000)] {
-            code[at] = CALL_OPCODE;
-            let distance = to - (at + CALL) as i32;
-            code[at + 1..at + CALL].copy_from_slice(&distance.to_le_bytes());
+        for (back, to) in [(12, 16), (28, 32), (44, 4000)] {
+            put_call(&mut code, back, to);
         }
         code
     }
@@ -123,20 +122,20 @@ mod tests {
     fn calls_are_distinguished_from_other_words() {
         const BASE: usize = 0x7000;
         let stack = [
-            BASE + 45,
+            BASE + 44,
             7,
-            BASE + 25,
-            BASE + 26,
+            BASE + 28,
+            BASE + 29,
             BASE - 1,
-            BASE + 9,
+            BASE + 12,
             BASE + 48,
             usize::MAX,
         ];
         let found = calls(BASE, &code(), stack.into_iter());
-        assert_eq!(found, [45, 25, 9]);
-        assert_eq!(describe("add", &code(), &found, None), "add+[0x2d < 0x19 < 0x9]");
+        assert_eq!(found, [44, 28, 12]);
+        assert_eq!(describe("add", &code(), &found, None), "add+[0x2c < 0x1c < 0xc]");
         // A call that leads elsewhere is left over.
-        assert_eq!(describe("add", &code(), &[25, 45, 9], None), "add+[0x19 < 0x9]");
+        assert_eq!(describe("add", &code(), &[28, 44, 12], None), "add+[0x1c < 0xc]");
         assert_eq!(describe("add", &code(), &[], None), "");
     }
 
@@ -144,7 +143,7 @@ mod tests {
     fn the_first_word_counts_whatever_precedes_it() {
         assert_eq!(calls(0x7000, &code(), [0x7000 + 3].into_iter()), [3]);
         assert_eq!(calls(0x7000, &code(), [3].into_iter()), []);
-        let many = std::iter::repeat(0x7000 + 9);
+        let many = std::iter::repeat(0x7000 + 12);
         assert_eq!(calls(0x7000, &code(), many).len(), MAX_CALLS);
     }
 
@@ -160,17 +159,17 @@ mod tests {
         let hostile = [0, u32::MAX, 1 << 31, 49];
         assert_eq!(describe("add", &code(), &hostile, None), "");
         assert_eq!(describe("add", &code(), &hostile, Some(&functions)), "");
-        let among = [0, 45, u32::MAX, 0, 25, 9];
-        assert_eq!(describe("add", &code(), &among, None), "add+[0x2d < 0x19 < 0x9]");
-        assert_eq!(describe("add", &code(), &among, Some(&functions)), "c+0xd");
+        let among = [0, 44, u32::MAX, 0, 28, 12];
+        assert_eq!(describe("add", &code(), &among, None), "add+[0x2c < 0x1c < 0xc]");
+        assert_eq!(describe("add", &code(), &among, Some(&functions)), "c+0xc");
         assert_eq!(
             describe_fault("add", &code(), &among[1..], Some(&functions), true),
-            "c+0xc"
+            "c+0xb"
         );
         assert_eq!(describe_fault("add", &code(), &hostile, None, true), "");
         // A call that never returns may end the code.
         assert_eq!(describe("add", &code(), &[48], Some(&functions)), "c+0x10");
-        let many: Vec<u32> = std::iter::repeat_n(9, 1 << 20).collect();
+        let many: Vec<u32> = std::iter::repeat_n(12, 1 << 20).collect();
         assert!(describe("add", &code(), &many, None).len() < 32 * MAX_CALLS);
         // An image without calls, called at its beginning.
         assert_eq!(calls(0x7000, &code(), [0x7000].into_iter()), []);
@@ -187,21 +186,18 @@ mod tests {
     #[test]
     fn a_call_leads_to_a_place_before_its_callee_went_on() {
         let mut code = code();
-        let mut call = |at: usize, to: i32| {
-            let distance = to - (at + CALL) as i32;
-            code[at + 1..at + CALL].copy_from_slice(&distance.to_le_bytes());
-        };
+        let last = code.len() - SHORTEST;
         // To where the function begins that the first word is the beginning of: it is not in that one.
-        call(4, 16);
-        // To the end of the code, and to its last byte.
-        call(20, 48);
-        call(40, 47);
+        put_call(&mut code, 12, 16);
+        // To the end of the code, and to its last instruction.
+        put_call(&mut code, 28, 48);
+        put_call(&mut code, 44, last);
         assert_eq!(
-            [9, 25, 45].map(|at| callee(&code, at)),
-            [Some(16), None, Some(47)]
+            [12, 28, 44].map(|at| callee(&code, at)),
+            [Some(16), None, Some(last as u32)]
         );
-        assert_eq!(describe("add", &code, &[16, 9], None), "add+[0x10]");
-        assert_eq!(describe("add", &code, &[17, 9], None), "add+[0x11 < 0x9]");
+        assert_eq!(describe("add", &code, &[16, 12], None), "add+[0x10]");
+        assert_eq!(describe("add", &code, &[17, 12], None), "add+[0x11 < 0xc]");
     }
 
     #[test]

@@ -295,11 +295,17 @@ mod tests {
             (u32_at(&bytes, 0), u32_at(&bytes, 4), u32_at(&bytes, 8)),
             (MAGIC, 1, 40)
         );
-        assert_eq!((u32_at(&bytes, 12), u32_at(&bytes, 20)), (62, std::process::id()));
+        assert_eq!(
+            (u32_at(&bytes, 12), u32_at(&bytes, 20)),
+            (ARCH.into(), std::process::id())
+        );
         // The page that is mapped.
-        assert_eq!((u32_at(&bytes, 40), 40 + u32_at(&bytes, 44)), (CODE_CLOSE, 4096));
-        assert!(bytes[56..4096].iter().all(|&byte| byte == 0));
-        let mut at = 4096;
+        assert_eq!(
+            (u32_at(&bytes, 40), 40 + u32_at(&bytes, 44)),
+            (CODE_CLOSE, page_size() as u32)
+        );
+        assert!(bytes[56..page_size()].iter().all(|&byte| byte == 0));
+        let mut at = page_size();
         let mut stamp = u64_at(&bytes, 24);
         let mut seen = Vec::new();
         while at < bytes.len() {

@@ -17,9 +17,7 @@ use object::{Endianness, LittleEndian as LE, SectionIndex};
 
 use super::Placement;
 use super::object::DebugObject;
-use crate::arch::{
-    ABSOLUTE_64, ARCH, CALLEE_SAVED, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER,
-};
+use crate::arch::{ABSOLUTE_64, ARCH, CALLEE_SAVED, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER};
 use crate::stack;
 
 const FILE_HEADER: FileHeader = FileHeader {
@@ -284,10 +282,7 @@ const REGISTER: u8 = 0x70; // DW_OP_breg0
 /// s->frame; return sp + 8`. Where a register holds the return address, no word is pushed on the stack for it: `return sp`.
 pub(super) fn frame_address() -> Vec<u8> {
     let pushed = if RETURNS_BY_REGISTER { 0 } else { 8 };
-    of_stack(
-        &[PLUS, stack::FRAME, DEREF],
-        [REGISTER + STACK_POINTER, pushed],
-    )
+    of_stack(&[PLUS, stack::FRAME, DEREF], [REGISTER + STACK_POINTER, pushed])
 }
 
 /// The expression that finds the return address where a register holds it: the shim keeps a copy for the stack that the stack pointer
@@ -463,11 +458,18 @@ mod tests {
         assert!(common.is_multiple_of(8));
         assert_eq!((word(4), word(common), word(common + 4)), (u32::MAX, 20, 0));
         assert_eq!(common + 8, entries.len());
-        // DW_CFA_def_cfa_expression; then DW_CFA_offset of register 16, by 1.
+        // DW_CFA_def_cfa_expression; then DW_CFA_offset of the return address, by 1, or DW_CFA_val_expression.
         let expression = frame_address();
         assert_eq!(entries[13..15], [0x0f, expression.len() as u8]);
         let (found, rest) = entries[15..common].split_at(expression.len());
-        assert_eq!((found, &rest[..2]), (&*expression, &[0x90, 1][..]));
+        let rule = match RETURNS_BY_REGISTER {
+            true => {
+                let expression = saved_return_address();
+                [&[0x16, RETURN_ADDRESS, expression.len() as u8][..], &expression].concat()
+            }
+            false => vec![0x80 + RETURN_ADDRESS, 1],
+        };
+        assert_eq!((found, &rest[..rule.len()]), (&*expression, &*rule));
         assert_eq!(words, [0x7000u64.to_le_bytes(), 40u64.to_le_bytes()].concat());
     }
 

@@ -8,23 +8,25 @@ use ::object::{
     Architecture, BinaryFormat, Endianness, Object as _, ObjectSection as _, RelocationFlags, SectionKind,
     SymbolFlags, SymbolKind, SymbolScope, elf,
 };
-use ifunc_abi::image::{EntryPart, Image, ImageParts};
+use ifunc_abi::image::{ARCH_AARCH64, EntryPart, Image, ImageParts};
 use ifunc_abi::slices::{self, Slice};
 use ifunc_abi::symbols;
 
 use super::backtrace::describe;
 use super::object::Function;
 use super::*;
-use crate::arch::ARCH;
+use crate::arch::testing::code::put_call;
+use crate::arch::{ABSOLUTE_64, ARCH, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER};
+use crate::page::page_size;
 
 /// The functions of the images of these tests: offset, length and name.
 const FUNCTIONS: [(u32, u32, &str); 3] = [(0, 16, "_ZN5ifunc4mainE"), (16, 16, "mul"), (32, 8, "core::fail")];
 
-/// An image of the three functions, each of which calls the next at its fifth byte, with statics in the page after it.
+/// An image of the three functions, each of which but the last calls the next four bytes before its end, with statics in the page after it.
 fn parts() -> ImageParts {
     let mut rx = vec![0x90; 40];
-    for call in [4, 20] {
-        rx[call..call + 5].copy_from_slice(&[0xe8, 7, 0, 0, 0]);
+    for (back, to) in [(12, 16), (28, 32)] {
+        put_call(&mut rx, back, to);
     }
     ImageParts {
         entries: vec![EntryPart::new("add")],
@@ -38,7 +40,11 @@ fn parts() -> ImageParts {
 }
 
 fn elf_object() -> Object<'static> {
-    Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little)
+    let architecture = match ARCH {
+        ARCH_AARCH64 => Architecture::Aarch64,
+        _ => Architecture::X86_64,
+    };
+    Object::new(BinaryFormat::Elf, architecture, Endianness::Little)
 }
 
 /// A debug object whose one section of information states an address in the code, one in the data and a size.
@@ -101,7 +107,7 @@ impl Folder {
         let folder = std::env::temp_dir().join(format!("ifunc-debug-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let image = parts().encode().unwrap();
-        let library = library(&image, &debug_object(elf::R_X86_64_64));
+        let library = library(&image, &debug_object(ABSOLUTE_64));
         std::fs::write(folder.join("add.so"), library).unwrap();
         Self(folder)
     }
@@ -131,7 +137,7 @@ fn the_debug_object_of_an_image_lies_in_its_library() {
     let (id, other) = (placed_image(|placement| *placement.id), [7; 32]);
     let path = folder.0.join("add.so");
     let object = DebugObject::read(&path, "add", &id).unwrap();
-    assert_eq!(object.bytes(), debug_object(elf::R_X86_64_64));
+    assert_eq!(object.bytes(), debug_object(ABSOLUTE_64));
     let functions = FUNCTIONS.map(|(at, size, name)| Function::new(at, size, name));
     assert!(object.functions().iter().eq(&functions));
     assert!(
@@ -184,7 +190,10 @@ fn sections_of_a_debug_object_get_the_addresses_of_the_image() {
 #[test]
 fn a_debug_object_with_other_relocations_is_not_used() {
     placed_image(|placement| {
-        let bytes = library(&parts().encode().unwrap(), &debug_object(elf::R_X86_64_PC32));
+        let bytes = library(
+            &parts().encode().unwrap(),
+            &debug_object(elf::RelocationType(ABSOLUTE_64.0 + 1)),
+        );
         let folder = Folder::new("other");
         let path = folder.0.join("add.so");
         std::fs::write(&path, bytes).unwrap();
@@ -200,6 +209,7 @@ fn the_frames_of_an_image_end_at_the_stack_that_it_runs_on() {
     let (low, frame) = (0x10, 0x7f0);
     let lists = [Listing::new(0x1000..0x1800), Listing::new(low..frame)];
     let code = symfile::frame_address();
+    let pushed = if RETURNS_BY_REGISTER { 0 } else { 8 };
     let lock = crate::stack::lock();
     for (stack_pointer, expected) in [
         (low, frame),
@@ -207,15 +217,36 @@ fn the_frames_of_an_image_end_at_the_stack_that_it_runs_on() {
         (0x1000, 0x1800),
         (0x17f8, 0x1800),
         // On none.
-        (frame, frame + 8),
-        (low - 1, low + 7),
-        (0x1800, 0x1808),
+        (frame, frame + pushed),
+        (low - 1, low - 1 + pushed),
+        (0x1800, 0x1800 + pushed),
     ] {
         assert_eq!(evaluate(&code, stack_pointer), expected, "{stack_pointer:#x}");
     }
     drop(lock);
     drop(lists);
 }
+
+#[test]
+fn a_return_address_in_a_register_is_found_where_the_shim_keeps_it() {
+    use crate::stack::Listing;
+    if !RETURNS_BY_REGISTER {
+        return;
+    }
+    // The shim pushes the host's stack pointer and the return address.
+    let stack = vec![0_usize, 0, 7, 0x1234];
+    let low = stack.as_ptr().expose_provenance();
+    let frame = low + 2 * size_of::<usize>();
+    let _listing = Listing::new(low..frame);
+    let code = symfile::saved_return_address();
+    let _lock = crate::stack::lock();
+    assert_eq!(evaluate(&code, low), 0x1234);
+    assert_eq!(evaluate(&code, frame - 1), 0x1234);
+    assert_eq!(evaluate(&code, frame), LINK);
+}
+
+/// What the register with the return address holds.
+const LINK: usize = 0x5678;
 
 /// What a debugger does with an expression of DWARF, as far as ours go.
 fn evaluate(code: &[u8], stack_pointer: usize) -> usize {
@@ -257,8 +288,12 @@ fn evaluate(code: &[u8], stack_pointer: usize) -> usize {
                 let distance = if is_taken { distance(at) } else { 0 };
                 at = (at + 2).checked_add_signed(distance).unwrap();
             }
-            0x77 => {
+            register if register == 0x70 + STACK_POINTER => {
                 stack.push(stack_pointer + usize::from(code[at]));
+                at += 1;
+            }
+            register if register == 0x70 + RETURN_ADDRESS => {
+                stack.push(LINK + usize::from(code[at]));
                 at += 1;
             }
             other => panic!("operation {other:#x}"),
@@ -297,24 +332,24 @@ fn a_fault_is_described_by_the_function_that_it_happened_in() {
         _registration: None,
     };
     // In the third function, called by the second, called by the first. The first word is the place of the fault plus 1.
-    let calls = [35, 25, 9];
+    let calls = [35, 28, 12];
     assert_eq!(
         record.describe_fault("add", &calls, true),
-        "add+[0x22 < 0x19 < 0x9]"
+        "add+[0x22 < 0x1c < 0xc]"
     );
     assert_eq!(
         record.describe_fault("add", &calls, false),
-        "add+[0x23 < 0x19 < 0x9]"
+        "add+[0x23 < 0x1c < 0xc]"
     );
     let folder = Folder::new("described");
     record.object =
         placed_image(|placement| DebugObject::find(std::slice::from_ref(&folder.0), "add", placement.id));
     // What is of the language is skipped.
-    assert_eq!(record.describe_fault("add", &calls, true), "mul+0x9");
-    assert_eq!(record.describe("add", &calls[1..]), "mul+0x9");
+    assert_eq!(record.describe_fault("add", &calls, true), "mul+0xc");
+    assert_eq!(record.describe("add", &calls[1..]), "mul+0xc");
     // A call that never returns is the last of its function: the address after it is of another one, or of none.
-    assert_eq!(record.describe("add", &[40, 25]), "mul+0x9");
-    assert_eq!(describe("add", code, &[25], None), "add+[0x19]");
+    assert_eq!(record.describe("add", &[40, 28]), "mul+0xc");
+    assert_eq!(describe("add", code, &[28], None), "add+[0x1c]");
 }
 
 /// Runs a test again, in a process of its own with these variables.
@@ -354,7 +389,7 @@ fn perf_learns_of_what_is_installed_from_then_on() {
     });
     let bytes = std::fs::read(&dump).unwrap();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    let (mut at, mut seen) = (4096, Vec::new());
+    let (mut at, mut seen) = (page_size(), Vec::new());
     while at < bytes.len() {
         assert!((before..=perf::now()).contains(&word(at + 8)));
         let name: Vec<u8> = bytes[at + 56..]

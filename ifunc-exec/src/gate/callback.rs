@@ -120,6 +120,7 @@ mod tests {
     use super::super::{CALL_GATE, escape_with_panic, escape_with_panic_at};
     use super::*;
     use crate::ExecThread;
+    use crate::arch::testing::{AT_FIRST, TOWARDS_ZERO, round, rounding};
 
     /// As the shim of an exported function that calls `each` with numbers until it breaks. Returns how often it did.
     fn count(up_to: u32, mut each: impl FnMut(u32) -> u8) -> u32 {
@@ -173,31 +174,27 @@ mod tests {
     /// What a callback makes of the control of floats, the host does not see if the image may set it. Otherwise nothing looks.
     #[test]
     fn a_callback_leaves_the_host_its_rounding() {
-        let mxcsr = || crate::arch::FloatControl::current().mxcsr & 0xffc0;
         let mut thread = thread();
         for (sets_float_control, ends_early) in [(true, false), (true, true), (false, false), (false, true)] {
-            let (mut before, mut after) = (0, 0);
+            let (mut before, mut after) = (TOWARDS_ZERO, TOWARDS_ZERO);
             let outcome = invoke_as(&mut thread, sets_float_control, || {
                 host::through_gate(|| {
-                    before = mxcsr();
+                    before = rounding();
                     let returned = host::call_back(|| {
                         if sets_float_control {
-                            // SAFETY: towards zero; the callback computes nothing.
-                            unsafe {
-                                std::arch::asm!("push 0x7f80", "ldmxcsr [rsp]", "pop {}", out(reg) _);
-                            }
+                            round(TOWARDS_ZERO);
                         }
                         if ends_early {
                             panics("early");
                         }
                     });
                     assert_eq!(returned.is_some(), !ends_early);
-                    after = mxcsr();
+                    after = rounding();
                 });
                 0
             });
             assert_eq!(outcome.is_ok(), !ends_early);
-            assert_eq!((before, after, mxcsr()), (0x1f80, 0x1f80, 0x1f80));
+            assert_eq!((before, after, rounding()), (AT_FIRST, AT_FIRST, AT_FIRST));
         }
     }
 

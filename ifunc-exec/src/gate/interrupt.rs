@@ -70,8 +70,7 @@ impl Gate {
         let is_guarded = !self.containment.has_unguarded.load(Ordering::Relaxed);
         let may_leave = is_code
             || at.is_overflow && is_guarded
-            || (memory::contains(at.pc) || trap.is_fetch())
-                && (is_guarded || self.was_called_by_code(trap));
+            || (memory::contains(at.pc) || trap.is_fetch()) && (is_guarded || self.was_called_by_code(trap));
         if !may_leave {
             return Outcome::Uncontained(
                 "it may be in a function that was allowed without a guard (`allow`, `allow_set`, `allow_library`), whose \

@@ -3,6 +3,7 @@
 use super::injected::invoke;
 use super::*;
 use crate::ExecThread;
+use crate::arch::testing::{AT_FIRST, TOWARDS_ZERO, UPWARDS, round, rounding, with_part, word};
 use crate::entrance::Entrance;
 
 /// As the shim of an exported function does.
@@ -112,17 +113,6 @@ fn a_change_within_a_change_ends_with_the_outer_one() {
 }
 
 #[test]
-fn any_control_of_floats_is_remembered() {
-    for (mxcsr, x87) in [(0, 0), (0x1f80, 0x037f), (u32::MAX, u16::MAX)] {
-        let token = FloatControl { mxcsr, x87 }.remember();
-        assert_ne!(token, SAME);
-        let control = FloatControl::remembered(token).unwrap();
-        assert_eq!((control.mxcsr, control.x87), (mxcsr, x87));
-    }
-    assert!(FloatControl::remembered(SAME).is_none());
-}
-
-#[test]
 fn a_panic_of_the_host_has_the_message_of_its_payload() {
     assert_eq!(panic_message(&"a literal"), "a literal");
     assert_eq!(panic_message(&String::from("formatted")), "formatted");
@@ -160,46 +150,28 @@ fn returns_and_escapes() {
     assert_eq!(value, 17);
 }
 
-const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
-
-/// How this thread computes: the rounding and the masks of MXCSR, and the control word of the x87.
-fn rounding() -> (u32, u16) {
-    let (mut mxcsr, mut x87) = (0u32, 0u16);
-    // SAFETY: both are written.
-    unsafe { std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87) };
-    (mxcsr & 0xffc0, x87)
-}
-
-/// As `fesetround` does it.
-fn round((mxcsr, x87): (u32, u16)) {
-    // SAFETY: both are read; the tests compute nothing with fractions before they set it back.
-    unsafe {
-        std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87);
-    }
-}
-
 /// Rounds towards zero, and answers whether it still does so after an import.
 unsafe extern "C" fn rounds(_: *const u8, _: usize, target: *mut c_void, _: *mut Context) -> u32 {
     round(TOWARDS_ZERO);
     // SAFETY: the tests pass a `u64`.
     let seen = unsafe { &mut *target.cast::<u64>() };
-    let mut in_host = (0, 0);
+    let mut in_host = TOWARDS_ZERO;
     guard(|| in_host = rounding());
     let after = rounding();
     let within = on_host_side(rounding);
-    *seen = u64::from(in_host.0) << 16 | u64::from(in_host.1);
+    *seen = word(in_host);
     u32::from(after == TOWARDS_ZERO && rounding() == TOWARDS_ZERO && within == in_host)
 }
 
-/// Rounds towards zero with SSE alone, and returns.
-unsafe extern "C" fn rounds_mxcsr(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
-    round((TOWARDS_ZERO.0, rounding().1));
+/// Rounds towards zero with a part of what controls it, and returns.
+unsafe extern "C" fn rounds_first_part(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+    round(with_part(0, TOWARDS_ZERO, rounding()));
     0
 }
 
-/// Rounds towards zero with the x87 alone, and returns.
-unsafe extern "C" fn rounds_x87(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
-    round((rounding().0, TOWARDS_ZERO.1));
+/// With the other part alone.
+unsafe extern "C" fn rounds_second_part(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+    round(with_part(1, TOWARDS_ZERO, rounding()));
     0
 }
 
@@ -217,14 +189,12 @@ unsafe extern "C" fn rounds_and_host_panics(_: *const u8, _: usize, _: *mut c_vo
 
 #[test]
 fn the_host_computes_as_before_however_an_ifunc_ends() {
-    // No initial state: upwards, and the x87 in double precision.
-    const UPWARDS: (u32, u16) = (0x5f80, 0x0a7f);
     let mut thread = ExecThread::for_tests(1 << 20);
     let at_first = rounding();
     let mains = [
         rounds as Main,
-        rounds_mxcsr,
-        rounds_x87,
+        rounds_first_part,
+        rounds_second_part,
         rounds_and_panics,
         rounds_and_host_panics,
     ];
@@ -242,17 +212,24 @@ fn the_host_computes_as_before_however_an_ifunc_ends() {
 /// Where the host's rounding is kept is decided by what the image says of itself.
 #[test]
 fn control_of_floats_that_no_image_sets_is_left_alone_however_an_ifunc_ends() {
-    const UPWARDS: (u32, u16) = (0x5f80, 0x0a7f);
     let mut thread = ExecThread::for_tests(1 << 20);
     let at_first = rounding();
-    let after = [twice as Main, panics, host_panics, deep, rounds_mxcsr, rounds_x87].map(|main| {
+    let after = [
+        twice as Main,
+        panics,
+        host_panics,
+        deep,
+        rounds_first_part,
+        rounds_second_part,
+    ]
+    .map(|main| {
         round(UPWARDS);
         let _ = run_as(&mut thread, main, false, &mut 0);
         let after = rounding();
         round(at_first);
         after
     });
-    let lied = [(TOWARDS_ZERO.0, UPWARDS.1), (UPWARDS.0, TOWARDS_ZERO.1)];
+    let lied = [0, 1].map(|part| with_part(part, TOWARDS_ZERO, UPWARDS));
     assert_eq!(after, [UPWARDS, UPWARDS, UPWARDS, UPWARDS, lied[0], lied[1]]);
 }
 
@@ -261,8 +238,7 @@ fn functions_of_the_host_compute_as_the_host_does() {
     let mut thread = ExecThread::for_tests(1 << 20);
     let mut seen = 0;
     assert_eq!(run(&mut thread, rounds, &mut seen), Ok(1));
-    // All exceptions masked, to nearest, x87 in extended precision: a thread's initial state.
-    assert_eq!(seen, 0x1f80 << 16 | 0x037f);
+    assert_eq!(seen, word(AT_FIRST));
 }
 
 unsafe extern "C" fn called_back(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {

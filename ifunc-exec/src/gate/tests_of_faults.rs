@@ -1,6 +1,5 @@
 //! Faults and deadlines in what stands for injected code, with callbacks and host functions around.
 
-use std::arch::asm;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
@@ -15,7 +14,12 @@ use ifunc::host;
 use super::injected::{invoke, invoke_as, invoke_with_failing_callback};
 use super::{Escape, escape_with_panic};
 use crate::ExecThread;
+use crate::arch::testing::{
+    AT_FIRST, TOWARDS_ZERO, TRAP, check_unspoilt, has_no_instruction, is_misaligned, jumps_to, reads,
+    rounding, spoil, traps,
+};
 use crate::contain::watchdog::Watchdog;
+use crate::page::page_size;
 use crate::threads::Threads;
 
 /// The signal and the address of a fault, and whether it was an overflow.
@@ -24,38 +28,6 @@ fn fault(outcome: Result<u32, Escape>) -> (i32, usize, bool) {
         Err(Escape::Interrupted { at, .. }) => (at.signal, at.address, at.is_overflow),
         other => panic!("{other:?}"),
     }
-}
-
-fn reads(address: usize) -> u32 {
-    // SAFETY: none: the fault is the test.
-    unsafe { asm!("mov {0:e}, [{0}]", inout(reg) address => _) };
-    0
-}
-
-fn divides_by_zero() -> u32 {
-    // SAFETY: as above.
-    unsafe {
-        asm!("xor edx, edx", "mov eax, 1", "xor ecx, ecx", "div ecx", out("eax") _, out("ecx") _, out("edx") _)
-    };
-    0
-}
-
-/// Sets the flag by which the processor refuses unaligned accesses, and makes one.
-fn reads_misaligned() -> u32 {
-    // SAFETY: as above.
-    unsafe {
-        asm!(
-            "push 0", "pushfq", "or dword ptr [rsp], 0x40000", "popfq", "mov {0:e}, [rsp + 1]", "pop {0}",
-            out(reg) _
-        );
-    }
-    0
-}
-
-fn has_no_instruction() -> u32 {
-    // SAFETY: as above.
-    unsafe { asm!("ud2") };
-    0
 }
 
 /// Reads a page of a file that has none.
@@ -68,7 +40,7 @@ fn reads_beyond_a_file() -> u32 {
         let page = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
-                4096,
+                page_size(),
                 rustix::mm::ProtFlags::READ,
                 flags,
                 file,
@@ -79,12 +51,6 @@ fn reads_beyond_a_file() -> u32 {
         PAGE.set(page as usize);
     }
     reads(PAGE.get())
-}
-
-fn jumps_to(address: usize) -> u32 {
-    // SAFETY: as above.
-    unsafe { asm!("call {}", in(reg) address, clobber_abi("C")) };
-    0
 }
 
 #[expect(unconditional_recursion, reason = "the stack ends")]
@@ -107,8 +73,8 @@ fn each_fault_ends_its_invocation() {
             (libc::SIGSEGV, far, false)
         );
         assert_eq!(fault(invoke(&mut thread, reads_beyond_a_file)).0, libc::SIGBUS);
-        assert_eq!(fault(invoke(&mut thread, reads_misaligned)).0, libc::SIGBUS);
-        assert_eq!(fault(invoke(&mut thread, divides_by_zero)).0, libc::SIGFPE);
+        assert_eq!(fault(invoke(&mut thread, is_misaligned)).0, libc::SIGBUS);
+        assert_eq!(fault(invoke(&mut thread, traps)).0, TRAP);
         assert_eq!(fault(invoke(&mut thread, has_no_instruction)).0, libc::SIGILL);
         assert_eq!(
             fault(invoke(&mut thread, || jumps_to(16))),
@@ -120,53 +86,25 @@ fn each_fault_ends_its_invocation() {
     }
 }
 
-/// What a new thread has: rounding to the nearest, all exceptions masked, an empty register stack of the x87.
 #[test]
 fn the_hosts_registers_are_as_they_were_after_a_fault() {
-    const AT_FIRST: (u32, u16) = (0x1f80, 0x037f);
-    const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
     let mut thread = ExecThread::for_tests(1 << 20);
-    let spoil = |(mxcsr, x87): (u32, u16)| {
-        // SAFETY: what the test is about: everything that an escape has to put in order.
-        unsafe {
-            asm!(
-                "pushfq", "or dword ptr [rsp], 0x40000", "popfq", "ldmxcsr [{mxcsr}]", "fldcw [{x87}]", "fld1", "fld1", "fld1", "std",
-                "mov rbp, 1", "mov r12, 1", "mov r13, 1", "mov r14, 1", "mov r15, 1", "ud2",
-                mxcsr = in(reg) &raw const mxcsr, x87 = in(reg) &raw const x87,
-                options(noreturn)
-            )
-        }
-    };
     for (sets_float_control, control) in [(true, TOWARDS_ZERO), (false, AT_FIRST), (true, TOWARDS_ZERO)] {
         let kept = std::hint::black_box([1usize, 2, 3, 4, 5, 6, 7]);
+        let floats = std::hint::black_box([1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5_f64]);
         let outcome = invoke_as(&mut thread, sets_float_control, || spoil(control));
         assert_eq!(fault(outcome).0, libc::SIGILL);
-        let (mut mxcsr, mut x87, mut environment, flags) = (0u32, 0u16, [0u32; 7], 0u64);
-        let mut flags = flags;
-        // SAFETY: each writes the local that it is given.
-        unsafe {
-            asm!(
-                "stmxcsr [{}]", "fnstcw [{}]", "fnstenv [{}]", "fldenv [{2}]", "pushfq", "pop {}",
-                in(reg) &raw mut mxcsr, in(reg) &raw mut x87, in(reg) &raw mut environment, out(reg) flags
-            );
-        }
-        assert_eq!((mxcsr & 0xffc0, x87), AT_FIRST);
-        assert_eq!(environment[2] & 0xffff, 0xffff, "no register of the x87 is used");
-        assert_eq!(flags & 1 << 10, 0, "strings are copied upwards");
-        assert_eq!(flags & 1 << 18, 0, "alignment is not checked");
+        assert_eq!(rounding(), AT_FIRST);
+        check_unspoilt();
         assert_eq!(kept.iter().sum::<usize>(), 28);
+        assert_eq!(floats.iter().sum::<f64>(), 40.0);
     }
 }
 
 #[test]
 fn a_fault_in_a_callback_lets_the_host_finish() {
     let mut thread = ExecThread::for_tests(2 << 20);
-    for fails in [
-        || reads(8),
-        divides_by_zero,
-        has_no_instruction,
-        || recurses(0) as u32,
-    ] {
+    for fails in [|| reads(8), traps, has_no_instruction, || recurses(0) as u32] {
         let outcome = invoke_with_failing_callback(&mut thread, || {
             fails();
         });
@@ -385,7 +323,7 @@ fn a_fault_of_the_host_is_the_hosts() {
 unsafe extern "C" fn recovers(_: i32, info: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel's argument; the page is the test's own.
     unsafe {
-        libc::mprotect((*info).si_addr(), 4096, libc::PROT_READ);
+        libc::mprotect((*info).si_addr(), page_size(), libc::PROT_READ);
         *libc::__errno_location() = libc::EINVAL;
     }
 }
@@ -405,7 +343,7 @@ fn page_to_recover() -> *mut c_void {
     // SAFETY: a fresh mapping.
     let page = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0)
+        libc::mmap(std::ptr::null_mut(), page_size(), libc::PROT_NONE, flags, -1, 0)
     };
     assert_ne!(page, libc::MAP_FAILED);
     page
@@ -418,13 +356,13 @@ fn a_fault_that_ends_the_process_is_explained_after_one_that_does_not() {
         let page = page_to_recover();
         let mut thread = ExecThread::for_tests(1 << 20);
         let _ = invoke(&mut thread, || host::through_gate(|| reads(page as usize)));
-        let _ = invoke(&mut thread, || host::through_gate(divides_by_zero));
+        let _ = invoke(&mut thread, || host::through_gate(traps));
         return;
     }
     let output = child("a_fault_that_ends_the_process_is_explained_after_one_that_does_not");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGFPE), "{text}");
-    for signal in ["SIGSEGV", "SIGFPE"] {
+    assert_eq!(output.status.signal(), Some(TRAP), "{text}");
+    for signal in ["SIGSEGV", crate::contain::signal_name(TRAP)] {
         assert!(
             text.contains(&format!("ifunc: {signal} in an invocation")),
             "{text}"
@@ -440,7 +378,7 @@ fn a_handler_that_recovers_costs_one_line_and_no_errno() {
         let mut thread = ExecThread::for_tests(1 << 20);
         for _ in 0..3 {
             // SAFETY: the page of this test.
-            assert_eq!(unsafe { libc::mprotect(page, 4096, libc::PROT_NONE) }, 0);
+            assert_eq!(unsafe { libc::mprotect(page, page_size(), libc::PROT_NONE) }, 0);
             let outcome = invoke(&mut thread, || {
                 host::through_gate(|| {
                     // SAFETY: this thread's own.

@@ -435,8 +435,7 @@ mod tests {
     #[test]
     fn code_of_the_runtime_lies_in_the_arena() {
         let mut cache = cache(1 << 16, 2);
-        // mov eax, 7; ret
-        let code = [0xb8, 7, 0, 0, 0, 0xc3];
+        let code = crate::arch::testing::code::returns(7);
         let address = cache.write_code(&code).unwrap();
         assert!(cache.code().contains(&address) && address.is_multiple_of(16));
         // SAFETY: the bytes above are this function, and the cache lives.
@@ -444,7 +443,7 @@ mod tests {
             unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<()>(address)) };
         assert_eq!(seven(), 7);
         let file = cache.file();
-        let mut there = [0; 6];
+        let mut there = vec![0; code.len()];
         let at = address - cache.code().start;
         std::os::unix::fs::FileExt::read_exact_at(&*file.upgrade().unwrap(), &mut there, at as u64).unwrap();
         assert_eq!(there, code);

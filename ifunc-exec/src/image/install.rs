@@ -27,7 +27,11 @@ pub(super) fn install(
     let keeps_float_control = image.flags().contains(ImageFlags::KEEPS_FLOAT_CONTROL);
     let got = gots.allocate(addresses)?;
     let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
-    let align = if rw.is_some() { page_size() } else { image.rx_align() };
+    let align = if rw.is_some() {
+        page_size()
+    } else {
+        image.rx_align()
+    };
     let code = place(arena, memory_of(image), align, rw.is_some(), |arena, range| {
         let (words, rw_bytes) = relocate(image, arena.address(range), got.address(), addresses);
         arena.write(range, image.rx(), &words)?;

@@ -26,7 +26,8 @@ impl Registers {
 }
 
 // What the assembly of `function_of_any_signature` lays out.
-const _: () = assert!(offset_of!(Registers, stack) == 8 * (ARGUMENT_WORDS + 8) && size_of::<Registers>() % 16 == 0);
+const _: () =
+    assert!(offset_of!(Registers, stack) == 8 * (ARGUMENT_WORDS + 8) && size_of::<Registers>() % 16 == 0);
 
 /// The arguments of a call, in the order of the signature.
 #[derive(Debug)]
@@ -172,18 +173,22 @@ mod tests {
     /// Registers and stack hold more than narrow values, and what else is there is the caller's.
     #[test]
     fn what_lies_beside_a_narrow_value_does_not_cross() {
-        let signature = Signature::of("fn f(u8,i16,bool,f32,u32,f64,u64,i32,i8)").unwrap();
+        let signature = Signature::of("fn f(u8,i16,bool,f32,u32,f64,u64,i32,u64,u64,i8)").unwrap();
         let dirty = 0xdead_beef_dead_0000_u64;
-        let stack = [dirty | 0x80];
+        let words = [
+            dirty | 0xff05,
+            dirty | 0x8001,
+            dirty | 0x7700,
+            0xdead_beef_8000_0001,
+            u64::MAX,
+            0xdead_beef_8000_0000,
+            3,
+            4,
+            dirty | 0x80,
+        ];
+        let (in_registers, stack) = words.split_first_chunk().unwrap();
         let registers = Registers {
-            words: [
-                dirty | 0xff05,
-                dirty | 0x8001,
-                dirty | 0x7700,
-                0xdead_beef_8000_0001,
-                u64::MAX,
-                0xdead_beef_8000_0000,
-            ],
+            words: *in_registers,
             floats: [
                 0xdead_beef_0000_0000 | u64::from(1.5_f32.to_bits()),
                 2.5_f64.to_bits(),
@@ -197,7 +202,7 @@ mod tests {
             stack: stack.as_ptr(),
             float: 0,
         };
-        // SAFETY: the arguments are those of such a function, the last one on the stack.
+        // SAFETY: the arguments are those of such a function, the last ones on the stack.
         let passed = unsafe { Passed::of(&registers, &signature, 0) };
         let expected = [
             5,
@@ -208,8 +213,10 @@ mod tests {
             2.5_f64.to_bits(),
             u64::MAX,
             0xffff_ffff_8000_0000,
+            3,
+            4,
             0xffff_ffff_ffff_ff80,
         ];
-        assert_eq!(passed.values[..9], expected.map(|word| [word, 0]));
+        assert_eq!(passed.values[..11], expected.map(|word| [word, 0]));
     }
 }

@@ -8,11 +8,10 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-
 
 /// The first word of a segment: it names this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"ifrunr02");
@@ -473,6 +472,10 @@ impl Segment {
     /// States whether a side sleeps. After `true` it looks once more before it does.
     pub(super) fn set_sleeps(&self, side: Side, sleeps: bool) {
         self.sleeps(side).store(sleeps.into(), Ordering::SeqCst);
+        if sleeps {
+            // The load of the turn that follows is no such operation: weakly ordered processors could do it first.
+            fence(Ordering::SeqCst);
+        }
     }
 }
 

@@ -508,8 +508,8 @@ fn copied<'a>(target: *mut c_void, lent: Lent) -> Option<&'a mut [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::segment::PAGE;
+    use super::*;
     use crate::runner::segment::Lens;
     use crate::runner::signature::Signature;
     use crate::runner::{RunnerOptions, Settings};

@@ -8,6 +8,8 @@ use ifunc_abi::status::{Failure, Status};
 
 use super::{executor_with, image, install, options};
 use crate::allocations::PLAIN;
+use crate::arch::testing::code;
+use crate::page::page_size;
 use crate::{
     ContainOptions, DebugInfo, Executor as _, HostSymbols, ImageExecutor, Invocation, Symbol, fingerprint,
 };
@@ -81,7 +83,7 @@ fn an_image_keeps_memory_if_it_may_hold_a_pointer_after_its_invocations() {
         ..importing([])
     }));
     assert!(keeps(&ImageParts {
-        rw_at: 4096,
+        rw_at: page_size() as u32,
         rw_mem: 8,
         ..importing([])
     }));
@@ -90,37 +92,12 @@ fn an_image_keeps_memory_if_it_may_hold_a_pointer_after_its_invocations() {
 /// Allocates 64 bytes twice, resizes the first to the payload's number, frees the second, and writes what is left to the target
 /// argument. It then ends by an instruction that is none if the number is odd, and returns otherwise.
 fn holds_one() -> ImageParts {
-    let mut rx = vec![0x53, 0x55, 0x41, 0x54]; // push rbx; push rbp; push r12
-    rx.extend([0x49, 0x89, 0xd4, 0x48, 0x8b, 0x1f]); // mov r12, rdx; mov rbx, [rdi]
-    let slot_at = 0x80;
-    // Through the slot: the import of this index.
-    let call = |rx: &mut Vec<u8>, index: u8| {
-        rx.extend([0x48, 0x8b, 0x05]); // mov rax, [rip+…]
-        let distance = slot_at - (rx.len() as u32 + 4);
-        rx.extend(distance.to_le_bytes());
-        rx.extend([0xff, 0x50, index * 8]); // call [rax+8*index]
-    };
-    let two_arguments = [0xbf, 64, 0, 0, 0, 0xbe, 16, 0, 0, 0]; // mov edi, 64; mov esi, 16
-    rx.extend(two_arguments);
-    call(&mut rx, 0);
-    rx.extend([0x48, 0x89, 0xc5]); // mov rbp, rax
-    rx.extend(two_arguments);
-    call(&mut rx, 0);
-    rx.extend([0x48, 0x89, 0xc7, 0xbe, 64, 0, 0, 0, 0xba, 16, 0, 0, 0]); // mov rdi, rax; mov esi, 64; mov edx, 16
-    call(&mut rx, 1);
-    rx.extend([0x48, 0x89, 0xef, 0xbe, 64, 0, 0, 0, 0xba, 16, 0, 0, 0]); // mov rdi, rbp; mov esi, 64; mov edx, 16
-    rx.extend([0x48, 0x89, 0xd9]); // mov rcx, rbx
-    call(&mut rx, 2);
-    rx.extend([0x49, 0x89, 0x04, 0x24]); // mov [r12], rax
-    rx.extend([0xf6, 0xc3, 1, 0x74, 2, 0x0f, 0x0b]); // test bl, 1; jz over; ud2
-    rx.extend([0x41, 0x5c, 0x5d, 0x5b, 0x31, 0xc0, 0xc3]); // over: pop r12; pop rbp; pop rbx; xor eax, eax; ret
-    assert!(rx.len() <= slot_at as usize);
-    rx.resize(slot_at as usize + 8, 0xcc);
+    let (rx, slot) = code::holds_one();
     let mut parts = image("holds_one", rx);
     parts.entries[0].payload = 1;
     // It ends early all the same.
     parts.entries[0].flags = EntryFlags::IGNORE_RESULT;
-    parts.slot = Some(slot_at);
+    parts.slot = Some(slot);
     parts.imports = ["__ifunc_alloc", "__ifunc_dealloc", "__ifunc_realloc"]
         .map(|symbol| import(symbol, ""))
         .into();
@@ -155,9 +132,9 @@ fn what_an_invocation_holds_is_freed_if_it_ends_early_and_stays_if_it_returns() 
         (left, ended.map_err(|failed| failed.status))
     };
     let is_mapped = |address: usize| {
-        let page: *mut c_void = ptr::with_exposed_provenance_mut(address & !4095);
+        let page: *mut c_void = ptr::with_exposed_provenance_mut(address & !(page_size() - 1));
         // SAFETY: asks the kernel; nothing is read.
-        unsafe { libc::msync(page, 4096, libc::MS_ASYNC) == 0 }
+        unsafe { libc::msync(page, page_size(), libc::MS_ASYNC) == 0 }
     };
     let (returned, ended) = run(EVEN);
     assert_eq!(ended, Ok(0));

@@ -8,13 +8,13 @@ use ifunc_abi::image::{EntryFlags, EntryPart, ImageParts, ImportFlags, ImportPar
 use ifunc_abi::status::{Failure, Status};
 
 use super::{add, executor, image, install, options, run};
+use crate::arch::testing::code;
 use crate::ended::{LogMessage, forward_logs, log, log_message};
 use crate::{AnswerMemory, Executor as _, HostSymbols, ImageExecutor, ImageExecutorOptions};
 
-/// States an answer of 8 bytes and returns this code: `mov qword [rcx+32], 8 ; mov eax, code ; ret`.
+/// States an answer of 8 bytes and returns this code.
 fn states_eight(code: u8) -> ImageParts {
-    let rx = vec![0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, 0xb8, code, 0, 0, 0, 0xc3];
-    image(&format!("states_{code}"), rx)
+    image(&format!("states_{code}"), code::states_eight(code))
 }
 
 #[test]
@@ -58,20 +58,14 @@ impl AnswerMemory for Hundred {
 
 #[test]
 fn an_ifunc_that_was_refused_memory_may_give_a_short_answer() {
-    // push rcx; mov rdi, rcx; mov esi, 5000; mov rax, [rip+0x19] → 0x28; call [rax]; pop rcx; mov qword [rcx+32], 8;
-    // mov eax, CODE; ret
     let asks = |code: u8, flags| {
-        let mut rx = vec![
-            0x51, 0x48, 0x89, 0xcf, 0xbe, 0x88, 0x13, 0, 0, 0x48, 0x8b, 0x05, 0x18, 0, 0, 0, 0xff, 0x10,
-            0x59, 0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, 0xb8, code, 0, 0, 0, 0xc3,
-        ];
-        rx.resize(0x30, 0xcc);
+        let (rx, slot) = code::asks(code);
         ImageParts {
             entries: vec![EntryPart {
                 flags,
                 ..EntryPart::new("asks")
             }],
-            slot: Some(0x28),
+            slot: Some(slot),
             imports: vec![ImportPart {
                 symbol: "__ifunc_answer".into(),
                 flags: ImportFlags::NONE,

@@ -25,6 +25,7 @@ static HAS_COUNTED: AtomicU32 = AtomicU32::new(0);
 /// Counts down for some milliseconds, and notes that it did. Its return address lies at its stack pointer all the time.
 #[unsafe(naked)]
 unsafe extern "C" fn counts(times: u32) {
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "mov eax, edi",
         "2:",
@@ -33,7 +34,18 @@ unsafe extern "C" fn counts(times: u32) {
         "mov dword ptr [rip + {done}], 1",
         "ret",
         done = sym HAS_COUNTED,
-    )
+    );
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "2:",
+        "subs w0, w0, #1",
+        "b.ne 2b",
+        "mov w0, #1",
+        "adrp x9, {done}",
+        "str w0, [x9, :lo12:{done}]",
+        "ret",
+        done = sym HAS_COUNTED,
+    );
 }
 
 fn executor(deadline: Option<Duration>) -> ImageExecutor {

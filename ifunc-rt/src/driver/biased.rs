@@ -91,8 +91,27 @@ pub(crate) fn this_thread() -> usize {
     block
 }
 
+/// The same, where the ABI keeps the address of the thread's control block in a register.
+#[cfg(all(target_arch = "aarch64", target_os = "linux", not(any(loom, miri))))]
+#[inline(always)]
+pub(crate) fn this_thread() -> usize {
+    let block: usize;
+    // SAFETY: reads a register that does not change while the thread lives.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) block, options(pure, nomem, nostack, preserves_flags));
+    }
+    block
+}
+
 /// The same, elsewhere: the address of a variable of the thread.
-#[cfg(not(any(all(target_arch = "x86_64", target_os = "linux", not(miri)), loom)))]
+#[cfg(not(any(
+    all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_os = "linux",
+        not(miri)
+    ),
+    loom
+)))]
 #[inline]
 pub(crate) fn this_thread() -> usize {
     thread_local! {

@@ -1,5 +1,7 @@
 //! Functions in assembly that take the arguments of every signature, and the few instructions that lead to one of them.
 
+use super::code::sets;
+
 /// Arguments that are no floats and are passed in registers.
 pub(crate) const ARGUMENT_WORDS: usize = 8;
 
@@ -59,14 +61,27 @@ pub(crate) use function_of_any_signature;
 /// The instructions of a function that continues in one of any signature with this number: `movz w9, LOW; movk w9, HIGH, lsl 16;
 /// ldr x16, TO; br x16`, and the address. A guarded page can be entered by a branch to x16 as by a call.
 pub(crate) fn forwarding_function(number: u32, to: u64) -> Vec<u8> {
-    let (low, high) = (number & 0xffff, number >> 16);
-    let code = [
-        0x5280_0009 | low << 5,
-        0x72a0_0009 | high << 5,
-        0x5800_0050,
-        0xd61f_0200,
-    ];
-    let mut code: Vec<u8> = code.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
+    let mut code = sets(9, number).to_vec();
+    code.extend(
+        [0x5800_0050_u32, 0xd61f_0200]
+            .iter()
+            .flat_map(|word| word.to_le_bytes()),
+    );
     code.extend(to.to_le_bytes());
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forwarding_function_loads_its_number_and_goes_on_elsewhere() {
+        let target = 0x1112_1314_1516_1718_u64;
+        // mov w9, #0x0304; movk w9, #0x0102, lsl #16; ldr x16, .+8; br x16
+        let words = [0x5280_6089_u32, 0x72a0_2049, 0x5800_0050, 0xd61f_0200];
+        let mut expected: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        expected.extend(target.to_le_bytes());
+        assert_eq!(forwarding_function(0x0102_0304, target), expected);
+    }
 }

@@ -71,6 +71,23 @@ fn lines(range: std::ops::Range<usize>, line: usize) -> impl Iterator<Item = usi
     (range.start & !(line - 1)..range.end).step_by(line)
 }
 
+/// `movz wREGISTER, LOW; movk wREGISTER, HIGH, lsl 16`
+pub(super) fn sets(register: u32, value: u32) -> [u8; 8] {
+    let (low, high) = (value & 0xffff, value >> 16);
+    let words = [
+        0x5280_0000 | low << 5 | register,
+        0x72a0_0000 | high << 5 | register,
+    ];
+    let [a, b] = words.map(u32::to_le_bytes);
+    std::array::from_fn(|at| if at < 4 { a[at] } else { b[at - 4] })
+}
+
+/// A function that returns a number.
+pub(crate) fn returns(number: u32) -> Vec<u8> {
+    let ret = 0xd65f_03c0_u32.to_le_bytes();
+    [&sets(0, number)[..], &ret].concat()
+}
+
 /// The kernel has no barrier that reaches other threads. Each passes one when it begins a session.
 static SYNCHRONIZES_AT_SESSIONS: AtomicBool = AtomicBool::new(false);
 

@@ -67,9 +67,14 @@ mod tests {
     /// The kernel states the features of each CPU in `/proc/cpuinfo`, too.
     #[test]
     fn features_have_the_bits_of_their_names() {
-        assert_eq!(bits_of(&[("dotprod", true), ("lse", false), ("sve2", true)]), 1 << 4 | 1 << 15);
+        assert_eq!(
+            bits_of(&[("dotprod", true), ("lse", false), ("sve2", true)]),
+            1 << 4 | 1 << 15
+        );
         assert_eq!(bits_of(&[("unknown", true)]), 0);
-        let has = |name| cpu_features() >> AARCH64_FEATURES.iter().position(|known| *known == name).unwrap() & 1 == 1;
+        let has = |name| {
+            cpu_features() >> AARCH64_FEATURES.iter().position(|known| *known == name).unwrap() & 1 == 1
+        };
         assert_eq!(has("lse"), std::arch::is_aarch64_feature_detected!("lse"));
         assert_eq!(has("i8mm"), std::arch::is_aarch64_feature_detected!("i8mm"));
     }

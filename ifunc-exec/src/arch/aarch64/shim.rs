@@ -38,12 +38,21 @@ const _: () = assert!(GateState::SETS_FLOAT_CONTROL == 1 << 2, "the bit that is 
 macro_rules! begin {
     ($name:literal) => {
         concat!(
-            ".pushsection .text.", $name, ",\"ax\",@progbits\n",
+            ".pushsection .text.",
+            $name,
+            ",\"ax\",@progbits\n",
             ".p2align 4\n",
-            ".hidden ", $name, "\n",
-            ".globl ", $name, "\n",
-            ".type ", $name, ",@function\n",
-            $name, ":\n",
+            ".hidden ",
+            $name,
+            "\n",
+            ".globl ",
+            $name,
+            "\n",
+            ".type ",
+            $name,
+            ",@function\n",
+            $name,
+            ":\n",
             ".cfi_startproc\n",
             "hint #34\n", // bti c
         )

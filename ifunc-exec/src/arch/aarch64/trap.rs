@@ -93,7 +93,8 @@ impl Trap {
         let mut rest = records;
         // Each has its kind, its length, and 8 bytes of content at least.
         while let Some((head, _)) = rest.split_first_chunk::<16>() {
-            let [kind, len] = [0, 4].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+            let [kind, len] =
+                [0, 4].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
             if kind == ESR_MAGIC {
                 return Some(u64::from_le_bytes(*head.last_chunk()?));
             }
@@ -151,7 +152,14 @@ mod tests {
 
     #[test]
     fn a_fault_of_a_fetch_is_told_from_others() {
-        for (class, is_fetch) in [(0x20, true), (0x22, true), (0x24, false), (0x25, false), (0x3c, false), (0, false)] {
+        for (class, is_fetch) in [
+            (0x20, true),
+            (0x22, true),
+            (0x24, false),
+            (0x25, false),
+            (0x3c, false),
+            (0, false),
+        ] {
             with(
                 |state| {
                     report(state, class << 26 | 0x0200_0007);
@@ -172,7 +180,13 @@ mod tests {
             |state| {
                 report(state, 0x20 << 26);
                 // SAFETY: within the state.
-                unsafe { (&raw mut *state).cast::<u8>().add(RECORDS + 4).cast::<u32>().write(8) };
+                unsafe {
+                    (&raw mut *state)
+                        .cast::<u8>()
+                        .add(RECORDS + 4)
+                        .cast::<u32>()
+                        .write(8)
+                };
                 (state.pc, state.fault_address) = (4, 8);
             },
             |trap| assert!(!trap.is_fetch()),
@@ -181,7 +195,12 @@ mod tests {
 
     #[test]
     fn a_return_address_is_of_the_stack_alone() {
-        for (sp, found) in [(0x1000, Some(7)), (0x2000, Some(7)), (0xff0, None), (0x2010, None)] {
+        for (sp, found) in [
+            (0x1000, Some(7)),
+            (0x2000, Some(7)),
+            (0xff0, None),
+            (0x2010, None),
+        ] {
             with(
                 |state| (state.sp, state.regs[30]) = (sp, 7),
                 |trap| {

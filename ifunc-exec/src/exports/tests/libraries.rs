@@ -17,7 +17,9 @@ fn library(folder: &std::path::Path, name: &str, source: &str) -> std::path::Pat
         folder.join(name).with_extension("so"),
     );
     std::fs::write(&c, source).unwrap();
-    let mut cc = std::process::Command::new("cc");
+    // Tests for another machine are given its compiler.
+    let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut cc = std::process::Command::new(cc);
     let status = cc
         .args(["-shared", "-fPIC"])
         .arg(format!("-Wl,-soname,{name}"))

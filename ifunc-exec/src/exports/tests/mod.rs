@@ -14,6 +14,7 @@ use ifunc_abi::image::{ImageParts, ImportFlags, ImportPart};
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Rejection, Status};
 
+use crate::arch::testing::code;
 use crate::tests::image;
 use crate::{ExecThread, Executor, ImageExecutor, InstalledImage, Invocation, Symbol, fingerprint};
 
@@ -25,16 +26,11 @@ fn import(symbol: &str, text: &str, flags: ImportFlags) -> ImportPart {
     }
 }
 
-/// Answers the address that `symbol` is bound to: `mov rax, [rip+slot] ; mov rax, [rax] ; mov rdi, [rcx+16] ; mov [rdi], rax ;
-/// mov qword [rcx+32], 8 ; xor eax, eax ; ret`.
+/// Answers the address that `symbol` is bound to.
 fn finds(symbol: &str, text: &str, flags: ImportFlags) -> ImageParts {
-    let mut rx = vec![
-        0x48, 0x8b, 0x05, 0x19, 0, 0, 0, 0x48, 0x8b, 0x00, 0x48, 0x8b, 0x79, 0x10, 0x48, 0x89, 0x07, 0x48,
-        0xc7, 0x41, 0x20, 8, 0, 0, 0, 0x31, 0xc0, 0xc3,
-    ];
-    rx.resize(0x28, 0xcc);
+    let (rx, slot) = code::finds();
     ImageParts {
-        slot: Some(0x20),
+        slot: Some(slot),
         imports: vec![import(symbol, text, flags)],
         ..image("finds", rx)
     }

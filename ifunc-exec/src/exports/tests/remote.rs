@@ -9,28 +9,18 @@ use ifunc_abi::status::{Failure, Rejection, Status};
 use super::version::{Version, reads_versions};
 use super::{import, run};
 use crate::Executor;
+use crate::arch::testing::code;
 use crate::tests::{executor, image, install};
 
 /// Replaces `version` by a function of its own, which returns 9.
 fn replaces_by_its_own(signature: &[u8; 17]) -> ImageParts {
-    let mut rx = vec![
-        0x53, // push rbx
-        0x48, 0x89, 0xcf, // mov rdi, rcx
-        0x48, 0x8d, 0x35, 0x3d, 0, 0, 0, // lea rsi, [rip+0x3d] → 0x48
-        0xba, 7, 0, 0, 0, // mov edx, 7
-        0x48, 0x8d, 0x0d, 0x39, 0, 0, 0, // lea rcx, [rip+0x39] → 0x50
-        0x41, 0xb8, 17, 0, 0, 0, // mov r8d, 17
-        0x4c, 0x8d, 0x0d, 0x0c, 0, 0, 0, // lea r9, [rip+0xc] → 0x30
-        0x48, 0x8b, 0x05, 0x15, 0, 0, 0, // mov rax, [rip+0x15] → 0x40
-        0xff, 0x10, // call [rax]
-        0x5b, 0xc3, // pop rbx ; ret
-        0xcc, 0xb8, 9, 0, 0, 0, 0xc3, // mov eax, 9 ; ret
-    ];
-    rx.resize(0x48, 0xcc);
-    rx.extend_from_slice(b"version\0");
-    rx.extend_from_slice(signature);
+    replaces(signature, false)
+}
+
+fn replaces(signature: &[u8; 17], is_far: bool) -> ImageParts {
+    let (rx, slot) = code::replaces_by_its_own(signature, is_far);
     ImageParts {
-        slot: Some(0x40),
+        slot: Some(slot),
         imports: vec![import("__ifunc_replace_export", "", ImportFlags::NONE)],
         ..image("replaces", rx)
     }
@@ -54,9 +44,9 @@ fn an_image_replaces_exports_by_its_own_code_if_it_is_allowed() {
         .for_each(|symbol| exports.add(symbol).unwrap());
     let reads = install(&executor, &reads_versions()).unwrap();
     let mut thread = executor.thread().unwrap();
-    let replaces = install(&executor, &parts).unwrap();
-    assert_eq!(run(&mut thread, &replaces), Ok(vec![]));
-    drop(replaces);
+    let own = install(&executor, &parts).unwrap();
+    assert_eq!(run(&mut thread, &own), Ok(vec![]));
+    drop(own);
     assert_eq!(run(&mut thread, &reads), Ok(vec![9, 1]));
     // Of another type: refused. A code of an ifunc that is no success is a failure: the first is that of a payload.
     let other = install(&executor, &replaces_by_its_own(b"fn version()->i64")).unwrap();
@@ -66,9 +56,7 @@ fn an_image_replaces_exports_by_its_own_code_if_it_is_allowed() {
         (1, Status::Failed(Failure::Payload))
     );
     // An address that is far from the image. The second code is that of an answer.
-    let mut elsewhere = replaces_by_its_own(b"fn version()->u64");
-    elsewhere.rx[35] = 0x10;
-    assert_eq!(elsewhere.rx[29..36], [0x4c, 0x8d, 0x0d, 0x0c, 0, 0, 0x10]);
+    let elsewhere = replaces(b"fn version()->u64", true);
     let elsewhere = install(&executor, &elsewhere).unwrap();
     let failed = run(&mut thread, &elsewhere).unwrap_err();
     assert_eq!(

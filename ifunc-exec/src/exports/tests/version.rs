@@ -4,8 +4,11 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ifunc_abi::image::{ARCH_X86_64, EntryFlags, EntryPart, ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::image::{EntryFlags, EntryPart, ImageParts, ImportFlags, ImportPart};
 
+use crate::arch::ARCH;
+use crate::arch::testing::code;
+use crate::page::page_size;
 use crate::{Symbol, fingerprint};
 
 pub(crate) const VERSION: &str = "fn version()->u64";
@@ -13,22 +16,7 @@ pub(crate) const LEVEL: &str = "static level:u64";
 
 /// Answers what the import `version` returns and, after it, what the import `level` holds.
 pub(crate) fn reads_versions() -> ImageParts {
-    let mut rx = vec![
-        0x53, // push rbx
-        0x48, 0x89, 0xcb, // mov rbx, rcx
-        0x48, 0x8b, 0x05, 0x35, 0, 0, 0, // mov rax, [rip+0x35] → 0x40
-        0xff, 0x10, // call [rax]
-        0x48, 0x8b, 0x15, 0x2c, 0, 0, 0, // mov rdx, [rip+0x2c] → 0x40
-        0x48, 0x8b, 0x52, 0x08, // mov rdx, [rdx+8]
-        0x48, 0x8b, 0x12, // mov rdx, [rdx]
-        0x48, 0x8b, 0x7b, 0x10, // mov rdi, [rbx+16]
-        0x48, 0x89, 0x07, // mov [rdi], rax
-        0x48, 0x89, 0x57, 0x08, // mov [rdi+8], rdx
-        0x48, 0xc7, 0x43, 0x20, 16, 0, 0, 0, // mov qword [rbx+32], 16
-        0x31, 0xc0, // xor eax, eax
-        0x5b, 0xc3, // pop rbx ; ret
-    ];
-    rx.resize(0x48, 0xcc);
+    let (rx, slot) = code::reads_versions();
     let import = |symbol: &str, text, flags| ImportPart {
         symbol: symbol.into(),
         flags,
@@ -39,9 +27,9 @@ pub(crate) fn reads_versions() -> ImageParts {
             flags: EntryFlags::SHARED,
             ..EntryPart::new("reads_versions")
         }],
-        arch: ARCH_X86_64,
+        arch: ARCH,
         rx_align_log2: 4,
-        slot: Some(0x40),
+        slot: Some(slot),
         rx,
         imports: vec![
             import("version", VERSION, ImportFlags::NONE),
@@ -66,15 +54,12 @@ unsafe impl Sync for Version {}
 impl Version {
     pub(crate) fn new(number: u32, alive: &Arc<AtomicUsize>) -> Arc<Self> {
         use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
-        // Waits a little: `mov ecx, 50 ; 1: pause ; dec ecx ; jnz 1b ; mov eax, number ; ret`.
-        let mut code = vec![0xb9, 50, 0, 0, 0, 0xf3, 0x90, 0xff, 0xc9, 0x75, 0xfa, 0xb8];
-        code.extend_from_slice(&number.to_le_bytes());
-        code.push(0xc3);
+        let code = code::waits_and_returns(number);
         // SAFETY: a fresh mapping, which is written before it becomes executable.
         let code = unsafe {
             let memory = mmap_anonymous(
                 std::ptr::null_mut(),
-                4096,
+                page_size(),
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE,
             )
@@ -82,7 +67,8 @@ impl Version {
             memory
                 .cast::<u8>()
                 .copy_from_nonoverlapping(code.as_ptr(), code.len());
-            mprotect(memory, 4096, MprotectFlags::READ | MprotectFlags::EXEC).unwrap();
+            crate::arch::publish_code(std::slice::from_raw_parts(memory.cast(), code.len()));
+            mprotect(memory, page_size(), MprotectFlags::READ | MprotectFlags::EXEC).unwrap();
             memory
         };
         alive.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +97,7 @@ impl Drop for Version {
         unsafe {
             self.level.write_volatile(u64::MAX);
             drop(Box::from_raw(self.level));
-            rustix::mm::munmap(self.code, 4096).unwrap();
+            rustix::mm::munmap(self.code, page_size()).unwrap();
         }
         self.alive.fetch_sub(1, Ordering::Relaxed);
     }

@@ -220,7 +220,9 @@ fn what_a_pinned_image_imports_is_never_dropped() {
 #[test]
 fn without_a_barrier_several_exports_do_not_change_together() {
     let alone = thread::spawn(|| {
-        refuse(libc::SYS_membarrier);
+        if !refuse(libc::SYS_membarrier) {
+            return;
+        }
         let (executor, _) = executor(1 << 16, 8);
         let exports = executor.exports();
         let alive = Arc::default();

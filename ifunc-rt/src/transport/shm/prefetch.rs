@@ -6,16 +6,21 @@ const LINE: usize = 64;
 
 /// A function that gives a hint about the cache line of a pointer. Any address will do: a hint does not fault.
 macro_rules! hint {
-    ($name:ident, $instruction:literal, $(#[$doc:meta])*) => {
+    ($name:ident, $x86_64:literal, $aarch64:literal, $(#[$doc:meta])*) => {
         $(#[$doc])*
         #[inline]
         pub(super) fn $name<T>(ptr: *const T) {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             // SAFETY: a hint.
             unsafe {
-                std::arch::asm!($instruction, in(reg) ptr, options(nostack, preserves_flags, readonly));
+                std::arch::asm!($x86_64, in(reg) ptr, options(nostack, preserves_flags, readonly));
             }
-            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            #[cfg(all(target_arch = "aarch64", not(miri)))]
+            // SAFETY: a hint.
+            unsafe {
+                std::arch::asm!($aarch64, in(reg) ptr, options(nostack, preserves_flags, readonly));
+            }
+            #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
             let _ = ptr;
         }
     };
@@ -24,6 +29,7 @@ macro_rules! hint {
 hint!(
     for_writing,
     "prefetchw [{}]",
+    "prfm pstl1keep, [{}]",
     /// Fetches the cache line for writing, in the background.
     ///
     /// The producer's stores to a slot wait for its line to come from the consumer's cache, and only as many
@@ -33,12 +39,14 @@ hint!(
 hint!(
     for_reading,
     "prefetcht0 [{}]",
+    "prfm pldl1keep, [{}]",
     /// Fetches the cache line, in the background.
 );
 hint!(
     for_others,
     "cldemote [{}]",
-    /// Moves the cache line to where another core finds it sooner than in this one's cache.
+    "/* {} */",
+    /// Moves the cache line to where another core finds it sooner than in this one's cache. AArch64 has no such hint.
 );
 
 /// Gives a hint for each line of `len` bytes from `ptr` on, which begins a line.
@@ -57,8 +65,29 @@ pub(super) fn ticks() -> u64 {
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    {
+        let (ticks, per_second): (u64, u64);
+        // SAFETY: reads registers that Linux lets programs read. The counter may be read ahead of what precedes, by less than a tick.
+        unsafe {
+            std::arch::asm!(
+                "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0",
+                out(reg) ticks, out(reg) per_second,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        ticks.wrapping_mul(ticks_per_tick(per_second))
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     0
+}
+
+/// How many ticks of a clock as fast as a processor, of some two gigahertz, one tick of a slower clock takes: the times that streams are
+/// recognised by are in those.
+#[cfg(any(target_arch = "aarch64", test))]
+fn ticks_per_tick(per_second: u64) -> u64 {
+    const PROCESSOR: u64 = 2_000_000_000;
+    PROCESSOR.checked_div(per_second).map_or(1, |times| times.max(1))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -78,7 +107,14 @@ mod tests {
         }
     }
 
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[test]
+    fn a_slow_clock_counts_the_ticks_of_a_processor() {
+        // The counters of a Graviton, of a server of Armv8.6, of an emulator, and one that states nothing.
+        let times = [121_875_000, 1_000_000_000, 62_500_000, 0].map(ticks_per_tick);
+        assert_eq!(times, [16, 2, 32, 1]);
+    }
+
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     #[test]
     fn the_clock_goes_on() {
         let began = ticks();
