@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::image::{ARCH_AARCH64, ARCH_X86_64};
+use crate::image::{AARCH64_FEATURES, ARCH_AARCH64, ARCH_X86_64};
 
 /// What a machine has, or what code needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ impl Machine {
     }
 }
 
-/// The level, or the architecture and what it has beyond the baseline: `x86-64-v3`, `AArch64`.
+/// The level, or the architecture and what it has beyond the baseline: `x86-64-v3`, `AArch64`, `AArch64 with lse, crc`.
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(level) = self.level() {
@@ -43,9 +43,20 @@ impl fmt::Display for Machine {
             ARCH_AARCH64 => f.write_str("AArch64")?,
             other => write!(f, "ELF machine {other}")?,
         }
-        match self.cpu_features {
+        let mut unnamed = self.cpu_features;
+        let mut separator = " with ";
+        if self.arch == ARCH_AARCH64 {
+            for (bit, name) in AARCH64_FEATURES.iter().enumerate() {
+                if unnamed >> bit & 1 == 1 {
+                    write!(f, "{separator}{name}")?;
+                    unnamed &= !(1 << bit);
+                    separator = ", ";
+                }
+            }
+        }
+        match unnamed {
             0 => Ok(()),
-            bits => write!(f, " with CPU features {bits:#x}"),
+            bits => write!(f, "{separator}CPU features {bits:#x}"),
         }
     }
 }
@@ -80,7 +91,12 @@ mod tests {
             (ARCH_X86_64, 0b111, "x86-64-v4"),
             (ARCH_X86_64, 0b101, "x86-64 with CPU features 0x5"),
             (ARCH_AARCH64, 0, "AArch64"),
-            (ARCH_AARCH64, 1, "AArch64 with CPU features 0x1"),
+            (ARCH_AARCH64, 0b11, "AArch64 with lse, crc"),
+            (
+                ARCH_AARCH64,
+                1 << 40 | 1,
+                "AArch64 with lse, CPU features 0x10000000000",
+            ),
             (243, 0, "ELF machine 243"),
         ] {
             assert_eq!(machine(arch, features).to_string(), name);

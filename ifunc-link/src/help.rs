@@ -32,6 +32,7 @@ pub(crate) const HIDDEN: &str = "declare functions and data of the target with d
 pub(crate) const UNWINDING: &str = "nothing unwinds through an image, so nothing can be thrown in it: compile with `-fno-exceptions`, and return errors";
 pub(crate) const ALIGNMENT: &str = "an image is aligned to at most a page: use an alignment of 4096 or less";
 pub(crate) const TOO_LARGE: &str = "make the static data smaller, or let the target allocate it";
+pub(crate) const TOO_FAR: &str = "what it refers to lies farther away: make the code or the static data of the image smaller; hand-written assembler can use an instruction that reaches farther";
 pub(crate) const MALFORMED: &str =
     "compile the object again; if it stays so, please report it with the object";
 

@@ -3,7 +3,7 @@
 use ifunc_abi::{name, symbols};
 use object::elf;
 
-use crate::arch::Bytes;
+use crate::arch::{Bytes, Refused};
 use crate::gc::Collector;
 use crate::graph::{Import, Target};
 use crate::inputs::Role;
@@ -27,6 +27,9 @@ fn is_landing_pad(symbol: &str) -> bool {
             | "__cxa_call_unexpected"
     )
 }
+
+/// What guarded stack frames refer to. Some builds of Rust's own libraries have such frames.
+const GUARD: [&str; 2] = [symbols::STACK_GUARD, "__stack_chk_fail"];
 
 /// Functions that start unwinding.
 const THROWS: [&str; 5] = [
@@ -72,7 +75,8 @@ impl<'w, 'a> Collector<'w, 'a> {
     pub(crate) fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
         match symbol.name {
             "_GLOBAL_OFFSET_TABLE_" => {
-                self.report(site, Rule::GotRelative, symbol.name, "", help::GOT_RELATIVE);
+                let help = site.object.arch.help(Refused::GotRelative(""));
+                self.report(site, Rule::GotRelative, symbol.name, "", help);
                 return None;
             }
             // The calls are in landing pads, which never run: a panic ends the invocation.
@@ -110,6 +114,7 @@ impl<'w, 'a> Collector<'w, 'a> {
                     && !declared.contains_key(name)
                     && !symbols::RUNTIME_IMPORTS.contains(&name)
                     && name != symbols::REPLACE_EXPORT
+                    && !GUARD.contains(&name)
                 {
                     let help = match self.inputs.cxx_helper(name) {
                         Some((object, function)) => help::cxx_helper(object, &function),

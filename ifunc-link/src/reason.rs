@@ -259,6 +259,13 @@ impl Reasons {
         }
     }
 
+    /// Whether there is a reason of this rule against a symbol.
+    pub(crate) fn names(&self, rule: Rule, symbol: &str) -> bool {
+        self.0
+            .keys()
+            .any(|(known, named, _)| (*known, &**named) == (rule, symbol))
+    }
+
     /// Whether there is a reason of this rule.
     pub(crate) fn has(&self, rule: Rule) -> bool {
         self.0.keys().any(|(evidence, ..)| *evidence == rule)

@@ -56,6 +56,11 @@ impl Site<'_, '_> {
                     _ => self.object.sections[index].name,
                 }
             }
+            // GCC reaches several variables from one place among them.
+            Location::Section { index, value } if symbol.name.starts_with(".LANCHOR") => {
+                let offset = value.saturating_add_signed(self.relocation.addend);
+                self.object.enclosing(index, offset)
+            }
             _ => symbol.name,
         }
     }
@@ -64,7 +69,7 @@ impl Site<'_, '_> {
 /// The reason against a place that cannot be patched.
 pub(crate) fn unpatched(graph: &Graph<'_, '_>, unpatched: &Unpatched, root: &str) -> LinkError {
     let (rule, detail, help) = match unpatched.why {
-        Unfit::TooFar(reach) => (Rule::TooLarge, reach, help::TOO_LARGE),
+        Unfit::TooFar(reach) => (Rule::TooLarge, reach, help::TOO_FAR),
         Unfit::Misaligned(what) => (Rule::Malformed, what, help::MALFORMED),
         Unfit::Form => (Rule::Malformed, "", help::MALFORMED),
     };
@@ -164,6 +169,9 @@ impl<'w, 'a> Collector<'w, 'a> {
             Refused::Malformed => (Rule::Malformed, detail),
         };
         let help = arch.help(refused);
+        if arch.is_second_half(site.relocation.kind) && self.reasons.names(rule, site.target_name()) {
+            return;
+        }
         let detail = match (rule, what) {
             (Rule::ThreadLocal, _) => String::new(),
             (_, "") => name,

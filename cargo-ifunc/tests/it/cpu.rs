@@ -112,8 +112,8 @@ fn a_package_may_ask_for_more() {
     ran(&mut wrong.command(&[])).failed(
         1,
         &[
-            "`cpu = \"native\"` is not a level of x86-64",
-            "help: the levels are \"x86-64-v1\", \"x86-64-v2\"",
+            "`cpu = \"native\"` is no CPU",
+            "help: `--cpu` and `[package.metadata.ifunc] cpu` know, of x86-64, x86-64-v1, x86-64-v2",
         ],
     );
 }

@@ -13,4 +13,5 @@ mod expand;
 mod help;
 mod options;
 mod run;
+mod slices;
 mod top;

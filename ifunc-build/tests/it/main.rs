@@ -8,6 +8,7 @@ mod common;
 mod c_files;
 mod c_helpers;
 mod corpus;
+mod cross;
 mod entries;
 mod header;
 mod packages;

@@ -303,6 +303,7 @@ fn build_scripts_that_cannot_build_say_why() {
         .env("CARGO_MANIFEST_DIR", workspace.dir.path().join("app"))
         .env("OUT_DIR", workspace.dir.path().join("out"))
         .env("CARGO_NET_OFFLINE", "true")
+        .envs(["TARGET", "HOST"].map(|name| (name, "x86_64-unknown-linux-gnu")))
         .output()
         .unwrap();
     assert!(

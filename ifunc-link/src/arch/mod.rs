@@ -175,6 +175,9 @@ pub(crate) trait Arch: Sync {
     /// What a relocation of a debug section or of `.eh_frame` writes; `None`: something else.
     fn data_relocation(&self, kind: u32) -> Option<DataRelocation>;
 
+    /// Whether it is the second half of an address: one reason against both halves is enough.
+    fn is_second_half(&self, kind: u32) -> bool;
+
     /// What to do about a refused relocation.
     fn help(&self, refused: Refused) -> &'static str;
 

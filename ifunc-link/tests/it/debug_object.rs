@@ -1,8 +1,8 @@
 //! The debug object of an image.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::common::sources::{Compiler, Machine, compilers, compilers_for};
 use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
@@ -17,10 +17,10 @@ uint32_t deep_main(const uint64_t *payload) { return inner(*payload) + calls; }
 "#;
 
 /// An object of the source above.
-fn object(folder: &Path, flags: &[&str]) -> Vec<u8> {
+fn object(compiler: Compiler, folder: &Path, flags: &[&str]) -> Vec<u8> {
     let (source, out): (PathBuf, PathBuf) = (folder.join("deep.c"), folder.join("deep.o"));
     std::fs::write(&source, SOURCE).unwrap();
-    let mut cc = Command::new("cc");
+    let mut cc = compiler.command("c");
     cc.args(["-c", "-O2", "-fPIC", "-ffunction-sections", "-fdata-sections"]);
     cc.args(flags).arg("-o").arg(&out).arg(&source);
     assert!(cc.status().unwrap().success());
@@ -56,6 +56,13 @@ fn has_lines(linked: &Linked) -> bool {
 
 #[test]
 fn it_names_what_the_image_is_made_of_and_changes_nothing() {
+    for &compiler in compilers().iter().chain(compilers_for(Machine::AArch64)) {
+        names_what_the_image_is_made_of(compiler);
+    }
+}
+
+fn names_what_the_image_is_made_of(compiler: Compiler) {
+    let object = |folder: &Path, flags: &[&str]| object(compiler, folder, flags);
     let folder = tempfile::tempdir().unwrap();
     let bare = link(&object(folder.path(), &["-g0"]));
     let debug = link(&object(folder.path(), &["-g"]));
@@ -96,6 +103,13 @@ fn it_names_what_the_image_is_made_of_and_changes_nothing() {
 
 #[test]
 fn broken_debug_information_is_left_out_and_fails_nothing() {
+    for &compiler in compilers().iter().chain(compilers_for(Machine::AArch64)) {
+        broken_debug_information_is_left_out(compiler);
+    }
+}
+
+fn broken_debug_information_is_left_out(compiler: Compiler) {
+    let object = |folder: &Path, flags: &[&str]| object(compiler, folder, flags);
     let folder = tempfile::tempdir().unwrap();
     let whole = object(folder.path(), &["-g"]);
     let expected = link(&whole);

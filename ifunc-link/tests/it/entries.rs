@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use crate::common::sources::{compilers, run};
+use crate::common::sources::{Compiler, Machine, compilers, compilers_for, run};
 use ifunc_abi::image::{EntryFlags, Image, ImageFlags};
 use ifunc_link::{Ifunc, Imports, Input, LinkError, Linker, Request, Role, Rule};
 
@@ -17,12 +16,13 @@ MAIN(ping); MAIN(pong); MAIN(leaf); MAIN(apart);
 
 /// Compiled files, with every compiler that is there.
 fn with_objects(files: &[(&str, &str)], flags: &[&str], check: impl Fn(&[(String, Vec<u8>)])) {
-    for compiler in compilers() {
+    let cross = compilers_for(Machine::AArch64);
+    for &compiler in compilers().iter().chain(cross) {
         let dir = tempfile::tempdir().unwrap();
         let compile = |(name, text): &(&str, &str)| {
             let path = |extension: &str| dir.path().join(name).with_extension(extension);
             fs::write(path("c"), [PRELUDE, text].concat()).unwrap();
-            object_of(compiler.name, flags, &path("c"), &path("o"));
+            object_of(compiler, flags, &path("c"), &path("o"));
             (format!("{name}.o"), fs::read(path("o")).unwrap())
         };
         let objects: Vec<_> = files.iter().map(compile).collect();
@@ -30,8 +30,9 @@ fn with_objects(files: &[(&str, &str)], flags: &[&str], check: impl Fn(&[(String
     }
 }
 
-fn object_of(compiler: &str, flags: &[&str], source: &Path, object: &Path) {
-    run(Command::new(compiler)
+fn object_of(compiler: Compiler, flags: &[&str], source: &Path, object: &Path) {
+    run(compiler
+        .command("c")
         .args(["-c", "-fPIC", "-Wall", "-Werror", "-Wno-unused-parameter"])
         .args(flags)
         .arg(source)
@@ -198,12 +199,7 @@ fn refers_to_all(count: usize) -> Result<Vec<u8>, LinkError> {
     let dir = tempfile::tempdir().unwrap();
     let (source, object) = (dir.path().join("all.c"), dir.path().join("all.o"));
     fs::write(&source, [PRELUDE, &text].concat()).unwrap();
-    object_of(
-        compilers()[0].name,
-        &["-O1", "-ffunction-sections"],
-        &source,
-        &object,
-    );
+    object_of(compilers()[0], &["-O1", "-ffunction-sections"], &source, &object);
     let data = fs::read(object).unwrap();
     let input = Input {
         name: "all.o",

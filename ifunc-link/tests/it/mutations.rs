@@ -9,7 +9,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::sources::{FOLDER, compilers, package, run};
+use crate::common::emulated::emulator;
+use crate::common::sources::{Compiler, FOLDER, Machine, compilers, compilers_for, package, run};
 use ifunc_abi::image::Image;
 use ifunc_link::{Imports, Input, InputError, LinkError, Linked, Linker, Request, Role};
 use mutant::{Random, Seed, blind};
@@ -30,23 +31,23 @@ const C: [&str; 8] = [
     "strings",
     "weak",
 ];
+const C_OF_AARCH64: [&str; 8] = [
+    "branches",
+    "calls",
+    "data_imports",
+    "globals",
+    "jump_table",
+    "pages",
+    "strings",
+    "weak",
+];
 const RUST: [&str; 2] = ["rust_dispatch", "rust_undeclared"];
 
 /// Objects of every compiler that is there, with debug information and without.
 fn seeds() -> Vec<Seed> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("seed.o");
-    let mut seeds = Vec::new();
-    for compiler in compilers() {
-        for (index, name) in C.into_iter().enumerate() {
-            let flags: &[&str] = match index % 2 {
-                0 => &["-O2"],
-                _ => &["-O1", "-g1", "-fno-plt", "-fasynchronous-unwind-tables"],
-            };
-            compiler.compile(&format!("{name}.c"), flags, &out);
-            seeds.push(Seed::new(name, compiler.name, std::fs::read(&out).unwrap()));
-        }
-    }
+    let mut seeds = seeds_of_c(compilers(), &C);
     for name in RUST {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
         run(Command::new(rustc)
@@ -59,6 +60,61 @@ fn seeds() -> Vec<Seed> {
         seeds.push(Seed::new(name, "rustc", std::fs::read(&out).unwrap()));
     }
     seeds
+}
+
+/// Objects of C sources.
+fn seeds_of_c(compilers: &[Compiler], names: &[&str]) -> Vec<Seed> {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("seed.o");
+    let mut seeds = Vec::new();
+    for compiler in compilers {
+        for (index, name) in names.iter().enumerate() {
+            let flags: &[&str] = match index % 2 {
+                0 => &["-O2"],
+                _ => &["-O1", "-g1", "-fno-plt", "-fasynchronous-unwind-tables"],
+            };
+            compiler.compile(&format!("{name}.c"), flags, &out);
+            seeds.push(Seed::new(name, compiler.name, std::fs::read(&out).unwrap()));
+        }
+    }
+    seeds
+}
+
+/// How many mutants there are.
+fn cases() -> usize {
+    let more = std::env::var("MUTANTS").map(|more| more.parse().unwrap());
+    more.unwrap_or(CASES)
+}
+
+/// What becomes of a mutant, with the image if there is one.
+fn outcome(seed: &Seed, mutant: &[u8], stages: &mut Stages) -> Option<Vec<u8>> {
+    match link(&seed.name, "mutant.o", mutant) {
+        Err(No::Input(error)) => {
+            assert!(error.to_string().contains("\nhelp: "), "{error}");
+            stages.reach("unreadable");
+            None
+        }
+        Err(No::Link(error)) => {
+            assert!(!error.reasons.is_empty());
+            assert_eq!(
+                error.to_string().matches("\n    help: ").count(),
+                error.reasons.len(),
+                "{error}"
+            );
+            for reason in &error.reasons {
+                stages.reach(format!("refused: {:?}", reason.rule));
+            }
+            stages.reach("refused");
+            None
+        }
+        Ok(Linked { image, debug, .. }) => {
+            assert!(image.len() <= LARGEST, "{} bytes", image.len());
+            if !debug.is_empty() {
+                object::File::parse(&*debug).unwrap();
+            }
+            Some(image)
+        }
+    }
 }
 
 /// Why a mutant makes no image.
@@ -121,38 +177,15 @@ fn mutants_are_refused_or_installed() {
     names.sort();
     names.dedup();
     let loader = Loader::start(&names);
-    let more = std::env::var("MUTANTS").map(|more| more.parse().unwrap());
-    let cases = more.unwrap_or(CASES);
+    let cases = cases();
     let mut random = Random(0x1f_0000_c0de ^ cases.abs_diff(CASES) as u64);
     let mut stages = Stages::default();
     for case in 0..cases {
         let seed = &seeds[case % seeds.len()];
         let mutant = seed.mutate(&mut random);
-        match link(&seed.name, "mutant.o", &mutant) {
-            Err(No::Input(error)) => {
-                assert!(error.to_string().contains("\nhelp: "), "{error}");
-                stages.reach("unreadable");
-            }
-            Err(No::Link(error)) => {
-                assert!(!error.reasons.is_empty());
-                assert_eq!(
-                    error.to_string().matches("\n    help: ").count(),
-                    error.reasons.len(),
-                    "{error}"
-                );
-                for reason in &error.reasons {
-                    stages.reach(format!("refused: {:?}", reason.rule));
-                }
-                stages.reach("refused");
-            }
-            Ok(Linked { image, debug, .. }) => {
-                assert!(image.len() <= LARGEST, "{} bytes", image.len());
-                if !debug.is_empty() {
-                    object::File::parse(&*debug).unwrap();
-                }
-                let outcome = loader.install(&image);
-                stages.reach(format!("linked: {outcome:?}"));
-            }
+        if let Some(image) = outcome(seed, &mutant, &mut stages) {
+            let outcome = loader.install(&image);
+            stages.reach(format!("linked: {outcome:?}"));
         }
     }
     stages.print(&format!("{cases} mutants of {} objects", seeds.len()));
@@ -164,6 +197,32 @@ fn mutants_are_refused_or_installed() {
         stages.count("linked: NotTried") * 100 < stages.count("linked: "),
         "too many are not tried"
     );
+}
+
+/// As above, for an architecture that no target of this machine has: each image is one that a target parses.
+#[test]
+fn mutants_of_aarch64_are_refused_or_valid() {
+    let compilers = compilers_for(Machine::AArch64);
+    if emulator().is_none() {
+        return;
+    }
+    let seeds = seeds_of_c(compilers, &C_OF_AARCH64);
+    let cases = cases();
+    let mut random = Random(0xa64_0000_c0de ^ cases.abs_diff(CASES) as u64);
+    let mut stages = Stages::default();
+    for case in 0..cases {
+        let seed = &seeds[case % seeds.len()];
+        let mutant = seed.mutate(&mut random);
+        if let Some(image) = outcome(seed, &mutant, &mut stages) {
+            let image = Image::parse(&image).unwrap_or_else(|error| panic!("{}: {error}", seed.name));
+            assert!(image.entries().len() > 0);
+            stages.reach("linked");
+        }
+    }
+    stages.print(&format!("{cases} mutants of {} objects for AArch64", seeds.len()));
+    assert!(stages.count("unreadable") > cases / 20, "too few are unreadable");
+    assert!(stages.count("refused: ") > cases / 10, "too few are refused");
+    assert!(stages.count("linked") > cases / 5, "too few are linked");
 }
 
 #[test]

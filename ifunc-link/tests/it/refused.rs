@@ -1,6 +1,6 @@
 //! The linker's refusals, word for word: each `link/refused/NAME.{c,cc,s,rs}` is compiled, and the
-//! message compared with `NAME.stderr`, or with `NAME.gcc.stderr` where compilers differ. `REFUSED=overwrite` writes these
-//! files anew.
+//! message compared with `NAME.stderr`, or with `NAME.gcc.stderr` where compilers differ, or with `NAME.aarch64.stderr` or
+//! `NAME.aarch64.gcc.stderr` where that architecture has other reasons. `REFUSED=overwrite` writes these files anew.
 //!
 //! C is compiled with every optimisation level as well, and without a PLT: it is refused for the same reasons.
 //!
@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `Flags: ..`, `Compilers: ..` | more flags for every compilation; these compilers only |
 //! | `Configs: ..` | these optimisation levels only |
+//! | `Machines: aarch64` | for this architecture only |
 //! | `Object: file`, `Neighbour: file`, `Archive: files`, `Libgcc: yes` | more inputs |
 //! | `Declared: a b` | nothing else may be imported |
 
@@ -17,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use crate::common::emulated::emulator;
 use crate::common::sources::{
-    Compiler, FOLDER, Object, Source, compilers, folder, not_compared, package, run,
+    Compiler, FOLDER, Machine, Object, Source, compilers, compilers_for, folder, not_compared, package, run,
 };
 use ifunc_link::{Imports, Input, Linker, Reason, Request, Role, Rule};
 
@@ -98,12 +100,21 @@ struct Book {
 
 impl Book {
     /// Compares the messages of a source, by compiler.
-    fn compare(&self, name: &str, found: &BTreeMap<&str, String>) {
-        let path = |of: &str| refused().join(format!("{name}{of}.stderr"));
+    fn compare(&self, name: &str, machine: Machine, found: &BTreeMap<&str, String>) {
+        let of_machine = match machine {
+            Machine::X86_64 => "",
+            Machine::AArch64 => ".aarch64",
+        };
+        let path = |of: &str| refused().join(format!("{name}{of_machine}{of}.stderr"));
         if std::env::var("REFUSED").as_deref() == Ok("overwrite") {
             let texts: BTreeSet<&String> = found.values().collect();
             for (by, text) in found {
                 let own = path(&format!(".{by}"));
+                let shared = self.expected(name, Machine::X86_64, by);
+                if machine != Machine::X86_64 && shared.is_some_and(|shared| shared.trim_end() == text) {
+                    let _ = std::fs::remove_file(own);
+                    continue;
+                }
                 match texts.len() {
                     1 => {
                         let _ = std::fs::remove_file(own);
@@ -118,11 +129,11 @@ impl Book {
             return;
         }
         for (by, text) in found {
-            let Some(expected) = self.expected(name, by) else {
+            let Some(expected) = self.expected(name, machine, by) else {
                 self.differ(name, by, "nothing is written down", text);
                 continue;
             };
-            if same_version(by) && expected.trim_end() != text {
+            if same_version(machine, by) && expected.trim_end() != text {
                 self.differ(
                     name,
                     by,
@@ -136,10 +147,16 @@ impl Book {
         }
     }
 
-    fn expected(&self, name: &str, by: &str) -> Option<String> {
-        [format!("{name}.{by}.stderr"), format!("{name}.stderr")]
+    fn expected(&self, name: &str, machine: Machine, by: &str) -> Option<String> {
+        let of_machine: &[&str] = match machine {
+            Machine::X86_64 => &[""],
+            Machine::AArch64 => &[".aarch64", ""],
+        };
+        let files = of_machine
             .iter()
-            .find_map(|file| std::fs::read_to_string(refused().join(file)).ok())
+            .flat_map(|of| [format!("{name}{of}.{by}.stderr"), format!("{name}{of}.stderr")]);
+        let mut texts = files.filter_map(|file| std::fs::read_to_string(refused().join(file)).ok());
+        texts.next()
     }
 
     fn differ(&self, name: &str, by: &str, what: &str, text: &str) {
@@ -178,10 +195,15 @@ impl Book {
 }
 
 /// Whether messages may be compared word by word: other versions of a compiler write other code.
-fn same_version(by: &str) -> bool {
+fn same_version(machine: Machine, by: &str) -> bool {
     VERSIONS.iter().all(|(compiler, version)| {
         by != *compiler || {
-            let output = Command::new(compiler).arg("-dumpversion").output().unwrap();
+            let name = compiler;
+            let output = Compiler { name, machine }
+                .command("c")
+                .arg("-dumpversion")
+                .output();
+            let output = output.unwrap();
             String::from_utf8_lossy(&output.stdout).trim().split('.').next() == Some(version)
         }
     })
@@ -209,33 +231,59 @@ fn compare(book: &Book, source: &Source, compilers: &[Compiler]) {
     if !compilers.iter().any(|&cc| source.is_for(cc)) {
         not_compared(&format!("{}: none of its compilers is there", source.file));
     }
-    book.compare(&source.name, &found);
+    book.compare(&source.name, compilers[0].machine, &found);
 }
 
 #[test]
 fn c() {
-    Book::with(&sources("c"), |book, source| compare(book, source, compilers()));
+    compare_c("c", compilers());
+}
+
+/// Sources by this extension, with compilers of one architecture.
+fn compare_c(extension: &str, compilers: &[Compiler]) {
+    let mut sources = sources(extension);
+    sources.retain(|source| source.is_for_machine(compilers[0].machine));
+    Book::with(&sources, |book, source| compare(book, source, compilers));
+}
+
+#[test]
+fn aarch64() {
+    if emulator().is_none() {
+        return;
+    }
+    let compilers = compilers_for(Machine::AArch64);
+    compare_c("c", compilers);
+    compare_c("s", &compilers[..1]);
+    let with_cxx: Vec<Compiler> = compilers.iter().copied().filter(|cc| cc.has_cxx()).collect();
+    match with_cxx.is_empty() {
+        true => not_compared("C++ for AArch64: its compilers are not there"),
+        false => compare_c("cc", &with_cxx),
+    }
 }
 
 /// The optimisation level does not change what is refused.
 #[test]
 fn c_without_optimisation() {
-    at_levels(&LEVELS[..1]);
+    at_levels(compilers(), &LEVELS[..1]);
 }
 
 #[test]
 #[ignore = "nightly: every level compiles for half a minute"]
 fn c_at_every_level() {
-    at_levels(&LEVELS);
+    at_levels(compilers(), &LEVELS);
+    if emulator().is_some() {
+        at_levels(compilers_for(Machine::AArch64), &LEVELS);
+    }
 }
 
-fn at_levels(among: &[&[&str]]) {
+fn at_levels(compilers: &[Compiler], among: &[&[&str]]) {
     Book::with(&sources("c"), |book, source| {
         let mut levels = source.configs(&LEVELS);
         assert!(!levels.is_empty());
         levels.retain(|level| among.contains(level));
-        for &compiler in compilers().iter().filter(|&&cc| source.is_for(cc)) {
-            let expected = book.expected(&source.name, compiler.name).unwrap_or_default();
+        for &compiler in compilers.iter().filter(|&&cc| source.is_for(cc)) {
+            let expected = book.expected(&source.name, compiler.machine, compiler.name);
+            let expected = expected.unwrap_or_default();
             for &flags in &levels {
                 let by = format!("{} {}", compiler.name, flags.join(" "));
                 match message(source, compiler, flags) {
@@ -252,15 +300,13 @@ fn at_levels(among: &[&[&str]]) {
 fn cxx() {
     let there: Vec<Compiler> = compilers().iter().copied().filter(|cc| cc.has_cxx()).collect();
     assert!(!there.is_empty(), "there is no C++ compiler");
-    Book::with(&sources("cc"), |book, source| compare(book, source, &there));
+    compare_c("cc", &there);
 }
 
 #[test]
 fn assembly() {
     // All assemblers write the same objects.
-    Book::with(&sources("s"), |book, source| {
-        compare(book, source, &compilers()[..1])
-    });
+    compare_c("s", &compilers()[..1]);
 }
 
 #[test]
@@ -288,7 +334,11 @@ fn rust() {
             Role::User,
         );
         match refusal(source, &[object]) {
-            Ok(message) => book.compare(&source.name, &BTreeMap::from([("rustc", steady(&message))])),
+            Ok(message) => book.compare(
+                &source.name,
+                Machine::X86_64,
+                &BTreeMap::from([("rustc", steady(&message))]),
+            ),
             Err(linked) => book.differ(&source.name, "rustc", &linked, ""),
         }
     });
@@ -349,7 +399,7 @@ fn odd_inputs() -> Vec<(&'static str, Vec<u8>)> {
             "input_broken_archive",
             b"!<arch>\nthis is no header of a member\n".to_vec(),
         ),
-        ("input_other_machine", changed(18, &183_u16.to_le_bytes())),
+        ("input_other_machine", changed(18, &243_u16.to_le_bytes())),
         ("input_32_bits", changed(4, &[1])),
         ("input_big_endian", changed(5, &[2])),
         ("input_bitcode", b"BC\xc0\xde\x35\x14\0\0".to_vec()),
@@ -384,7 +434,7 @@ fn no_objects() {
         };
         let error = Linker::open(&[input]).err().map(|e| e.to_string());
         match error {
-            Some(error) => book.compare(name, &BTreeMap::from([("any", error)])),
+            Some(error) => book.compare(name, Machine::X86_64, &BTreeMap::from([("any", error)])),
             None => book.differ(name, "any", "it was read", ""),
         }
     });

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use ifunc_abi::ImageId;
-use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Image};
+use ifunc_abi::image::{AARCH64_FEATURES, ARCH_AARCH64, ARCH_X86_64, Image};
 use ifunc_abi::machine::Machine;
 use ifunc_abi::signature::Signature;
 use ifunc_abi::slices::{agree, best};
@@ -148,15 +148,24 @@ impl Slices {
             None => Err(format!(
                 "the peer is {peer}, and the library has slices for {}; help: `{}`",
                 machines(needed()),
-                build_command(needed().chain([peer]))
+                build_command(needed(), peer)
             )),
         }
     }
 }
 
-/// The command that builds slices for these machines.
-fn build_command(machines: impl Iterator<Item = Machine>) -> String {
-    let machines: Vec<Machine> = machines.collect();
+/// The command that builds these slices and one for a machine.
+fn build_command(slices: impl Iterator<Item = Machine>, machine: Machine) -> String {
+    // Of AArch64, every CPU runs the one for its least CPU. Of x86-64, the levels are few.
+    let missing = Machine {
+        cpu_features: match machine.arch {
+            // A level has all bits of those below it.
+            ARCH_X86_64 => (1 << machine.cpu_features.trailing_ones().min(3)) - 1,
+            _ => 0,
+        },
+        ..machine
+    };
+    let machines: Vec<Machine> = slices.chain([missing]).collect();
     let archs: BTreeSet<u16> = machines.iter().map(|machine| machine.arch).collect();
     let mut command = String::from("cargo ifunc build");
     if archs.iter().any(|&arch| arch != ifunc_exec::ARCH) {
@@ -169,20 +178,22 @@ fn build_command(machines: impl Iterator<Item = Machine>) -> String {
             command.push_str(&format!(" --target {target}"));
         }
     }
-    let levels = machines.iter().filter_map(|machine| {
-        // A level has all bits of those below it.
-        let bits = machine.cpu_features.trailing_ones();
-        let level = Machine {
-            cpu_features: (1 << bits.min(3)) - 1,
-            ..*machine
-        };
-        level.level()
-    });
-    let levels: BTreeSet<&str> = levels.collect();
-    for level in levels {
-        command.push_str(&format!(" --cpu {level}"));
+    let cpus: BTreeSet<String> = machines.iter().filter_map(|&machine| cpu(machine)).collect();
+    for cpu in cpus {
+        command.push_str(&format!(" --cpu {cpu}"));
     }
     command
+}
+
+/// A machine as `--cpu` names it; `None`: it has no name there.
+fn cpu(machine: Machine) -> Option<String> {
+    if machine.arch != ARCH_AARCH64 {
+        return machine.level().map(str::to_owned);
+    }
+    let has = |bit: &usize| machine.cpu_features >> bit & 1 == 1;
+    let bits = (0..AARCH64_FEATURES.len()).filter(has);
+    let names: String = bits.map(|bit| format!("+{}", AARCH64_FEATURES[bit])).collect();
+    Some(format!("armv8-a{names}"))
 }
 
 #[cfg(test)]
@@ -220,7 +231,7 @@ mod tests {
         assert_eq!(both.for_machine(machine(ARCH_AARCH64, 0)), Ok(1));
         let why = both.for_machine(machine(ARCH_X86_64, 1)).unwrap_err();
         let expected = "the peer is x86-64-v2, and the library has slices for x86-64-v3, AArch64; help: `cargo ifunc build --target \
-                        x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu --cpu x86-64-v2 --cpu x86-64-v3`";
+                        x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu --cpu armv8-a --cpu x86-64-v2 --cpu x86-64-v3`";
         assert_eq!(why, expected);
         let levels = slices(vec![x86_64(1), x86_64(3)]).unwrap();
         let why = levels.for_machine(machine(ARCH_X86_64, 0)).unwrap_err();

@@ -86,8 +86,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         *about = describe(id, len, image).next();
         let (here, needed) = (host.hello.machine(), image.machine());
         if !here.runs(needed) {
+            let cpu = here
+                .level()
+                .map_or_else(String::new, |level| format!(" --cpu {level}"));
             let detail = format!(
-                "the image was built for {needed}, and this target states that it is {here}; help: `cargo ifunc build --cpu {here}`"
+                "the image was built for {needed}, and this target states that it is {here}; help: `cargo ifunc build{cpu}`"
             );
             return Err(Refusal::new(Rejection::CpuFeature, detail));
         }

@@ -98,8 +98,8 @@ impl Instruction {
 }
 
 /// A signed immediate of `bits` bits at bit `shift` of an instruction. `None`: it does not fit.
-pub(super) fn signed(value: i64, bits: u32, shift: u32) -> Option<u32> {
-    let limit = 1_i64 << (bits - 1);
+pub(super) fn signed(value: i128, bits: u32, shift: u32) -> Option<u32> {
+    let limit = 1_i128 << (bits - 1);
     let field = (1_u32 << bits) - 1;
     (-limit..limit)
         .contains(&value)
@@ -107,7 +107,7 @@ pub(super) fn signed(value: i64, bits: u32, shift: u32) -> Option<u32> {
 }
 
 /// The immediate of `adr` and `adrp`: 21 bits, of which the lowest two stand apart.
-pub(super) fn address_immediate(value: i64) -> Option<u32> {
+pub(super) fn address_immediate(value: i128) -> Option<u32> {
     let field = signed(value, 21, 0)?;
     Some((field & 3) << 29 | (field >> 2) << 5)
 }

@@ -319,6 +319,15 @@ impl Arch for AArch64 {
         })
     }
 
+    fn is_second_half(&self, kind: u32) -> bool {
+        let kind = elf::RelocationType(kind);
+        scale_of(kind).is_some()
+            || matches!(
+                kind,
+                elf::R_AARCH64_ADD_ABS_LO12_NC | elf::R_AARCH64_LD64_GOT_LO12_NC
+            )
+    }
+
     fn help(&self, refused: Refused) -> &'static str {
         match refused {
             Refused::ThreadLocal => help::THREAD_LOCAL,
@@ -367,8 +376,7 @@ impl Arch for AArch64 {
 
     fn apply(&self, form: Form, code: &mut [u8], patch: &Patch) -> Result<(), Unfit> {
         let value = i128::from(patch.target) + i128::from(patch.addend);
-        let value = i64::try_from(value).map_err(|_| Unfit::TooFar("an address beyond 64 bits"))?;
-        let place = i64::try_from(patch.address).map_err(|_| Unfit::Form)?;
+        let place = i128::from(patch.address);
         match form {
             ADDRESS_64 => {
                 // The install relocation carries the addend.
@@ -380,7 +388,11 @@ impl Arch for AArch64 {
                 let distance = distance.map_err(|_| Unfit::TooFar("a distance beyond 32 bits"))?;
                 return write(code, &distance.to_le_bytes());
             }
-            DISTANCE_64 => return write(code, &(value - place).to_le_bytes()),
+            DISTANCE_64 => {
+                let distance = i64::try_from(value - place);
+                let distance = distance.map_err(|_| Unfit::TooFar("a distance beyond 64 bits"))?;
+                return write(code, &distance.to_le_bytes());
+            }
             _ => {}
         }
         let bytes: [u8; 4] = (*code).try_into().map_err(|_| Unfit::Form)?;
@@ -396,7 +408,7 @@ impl Arch for AArch64 {
     }
 
     fn thunk(&self, at: u64, slot: u64, got_offset: u32) -> Option<Vec<u8>> {
-        let distance = i64::try_from(i128::from(slot) - i128::from(at)).ok()?;
+        let distance = i128::from(slot) - i128::from(at);
         let mut words = vec![0x5800_0010 | words(distance, 19, 5, "").ok()?]; // ldr x16, slot
         if got_offset > MAX_ENTRY {
             words.push(0x9140_0210 | (got_offset >> 12 & 0xfff) << 10); // add x16, x16, #.., lsl #12
@@ -434,7 +446,7 @@ fn write(code: &mut [u8], bytes: &[u8]) -> Result<(), Unfit> {
 }
 
 /// An instruction at `place` that refers to `value`.
-fn patched(form: Form, word: u32, place: i64, value: i64, got_offset: u32) -> Result<u32, Unfit> {
+fn patched(form: Form, word: u32, place: i128, value: i128, got_offset: u32) -> Result<u32, Unfit> {
     const BRANCH: &str = "a branch reaches 128 MiB";
     const CONDITIONAL: &str = "a conditional branch and a literal load reach 1 MiB";
     const TEST: &str = "`tbz` and `tbnz` reach 32 KiB";
@@ -444,7 +456,7 @@ fn patched(form: Form, word: u32, place: i64, value: i64, got_offset: u32) -> Re
     let page = value & !0xfff;
     // The lowest 12 bits of the target. They are the same from every base at which `PAGE` is right.
     let low_bits = (value & 0xfff) as u32;
-    let adr = |value: i64| address_immediate(value).ok_or(Unfit::TooFar(ADR));
+    let adr = |value: i128| address_immediate(value).ok_or(Unfit::TooFar(ADR));
     Ok(match form {
         BRANCH_26 => word & 0xfc00_0000 | words(distance, 26, 0, BRANCH)?,
         WORDS_19 => word & 0xff00_001f | words(distance, 19, 5, CONDITIONAL)?,
@@ -467,7 +479,7 @@ fn patched(form: Form, word: u32, place: i64, value: i64, got_offset: u32) -> Re
             let scale = scale.ok_or(Unfit::Form)?;
             if !low_bits.is_multiple_of(1 << scale) {
                 return Err(Unfit::Misaligned(
-                    "a load or store names an address of its own size's alignment",
+                    "a load or store can only name a multiple of its size",
                 ));
             }
             word & 0xffc0_03ff | (low_bits >> scale) << 10
@@ -476,9 +488,11 @@ fn patched(form: Form, word: u32, place: i64, value: i64, got_offset: u32) -> Re
 }
 
 /// A distance in words.
-fn words(distance: i64, bits: u32, shift: u32, reach: &'static str) -> Result<u32, Unfit> {
+fn words(distance: i128, bits: u32, shift: u32, reach: &'static str) -> Result<u32, Unfit> {
     if distance & 3 != 0 {
-        return Err(Unfit::Misaligned("code and literals are aligned to 4 bytes"));
+        return Err(Unfit::Misaligned(
+            "a branch or a literal load can only name a multiple of 4",
+        ));
     }
     signed(distance >> 2, bits, shift).ok_or(Unfit::TooFar(reach))
 }
@@ -491,3 +505,6 @@ fn entry_immediate(got_offset: u32) -> u32 {
     };
     (offset / 8) << 10
 }
+
+#[cfg(test)]
+mod tests;

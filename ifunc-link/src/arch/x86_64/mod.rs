@@ -170,6 +170,10 @@ impl Arch for X86_64 {
         })
     }
 
+    fn is_second_half(&self, _kind: u32) -> bool {
+        false
+    }
+
     fn help(&self, refused: Refused) -> &'static str {
         match refused {
             Refused::ThreadLocal => help::THREAD_LOCAL,

@@ -1,2 +1,3 @@
+#include "returns.h"
 __asm__(".section .text.chosen,\"axG\",@progbits,another_signature,comdat\n"
-        ".globl chosen\n.type chosen,@function\nchosen: mov $2,%eax\nret\n.size chosen,.-chosen\n.text\n");
+        ".globl chosen\n.type chosen,@function\nchosen: " RETURNS("2") ".size chosen,.-chosen\n.text\n");

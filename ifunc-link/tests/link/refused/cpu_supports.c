@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Libgcc: yes
 #include "../ifunc.h"
 // It would answer no on every machine.

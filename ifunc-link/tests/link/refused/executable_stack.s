@@ -1,3 +1,4 @@
+##Machines: x86-64
 #  The object asks for an executable stack by its note alone.
         .section .text.executable_stack_main,"ax",@progbits
         .globl executable_stack_main

@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Flags: -mcmodel=kernel -fno-pic
 #include "../ifunc.h"
 static volatile uint64_t table[4];

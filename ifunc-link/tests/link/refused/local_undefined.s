@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## Every relocation is of a kind that is refused; each is shown with its referrer.
         .section .text.local_undefined_main,"ax",@progbits
         .globl local_undefined_main

@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Flags: -mcmodel=medium
 #include "../ifunc.h"
 static volatile uint64_t table[100000];

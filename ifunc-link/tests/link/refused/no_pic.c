@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Flags: -fno-pic -fno-pie
 //#Configs: -O0 -O2
 #include "../ifunc.h"

@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Flags: -fPIE
 //#Compilers: gcc
 #include "../ifunc.h"

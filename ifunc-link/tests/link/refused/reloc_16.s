@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## An address of two bytes.
         .section .text.reloc_16_main,"ax",@progbits
         .globl reloc_16_main

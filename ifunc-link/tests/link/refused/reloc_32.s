@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## An address of four bytes, as code at fixed addresses has it.
         .section .text.reloc_32_main,"ax",@progbits
         .globl reloc_32_main

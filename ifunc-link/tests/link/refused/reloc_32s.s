@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A table at an address of four bytes.
         .section .text.reloc_32s_main,"ax",@progbits
         .globl reloc_32s_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## An address of one byte.
         .section .text.reloc_8_main,"ax",@progbits
         .globl reloc_8_main

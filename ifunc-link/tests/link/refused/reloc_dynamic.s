@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## What only a linked file has.
         .section .text.reloc_dynamic_main,"ax",@progbits
         .globl reloc_dynamic_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## An offset in the GOT, of four bytes.
         .section .text.reloc_got32_main,"ax",@progbits
         .globl reloc_got32_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## An offset in the GOT, of eight bytes.
         .section .text.reloc_got64_main,"ax",@progbits
         .globl reloc_got64_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## An offset from the GOT.
         .section .text.reloc_gotoff64_main,"ax",@progbits
         .globl reloc_gotoff64_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The GOT itself.
         .section .text.reloc_gotpc32_main,"ax",@progbits
         .globl reloc_gotpc32_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The GOT itself, far away.
         .section .text.reloc_gotpc64_main,"ax",@progbits
         .globl reloc_gotpc64_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The distance to an entry of the GOT, of eight bytes.
         .section .text.reloc_gotpcrel64_main,"ax",@progbits
         .globl reloc_gotpcrel64_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A thread-local variable by an offset in the GOT.
         .section .text.reloc_gottpoff_main,"ax",@progbits
         .globl reloc_gottpoff_main

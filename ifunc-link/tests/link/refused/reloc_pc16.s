@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A distance of two bytes.
         .section .text.reloc_pc16_main,"ax",@progbits
         .globl reloc_pc16_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The distance to an import in data: it would change with the target.
         .section .text.reloc_pc32_data_main,"ax",@progbits
         .globl reloc_pc32_data_main

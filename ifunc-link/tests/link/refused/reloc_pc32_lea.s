@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The address of an import, as if it were near.
         .section .text.reloc_pc32_lea_main,"ax",@progbits
         .globl reloc_pc32_lea_main

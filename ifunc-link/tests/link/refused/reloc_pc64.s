@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A distance of eight bytes.
         .section .text.reloc_pc64_main,"ax",@progbits
         .globl reloc_pc64_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A distance of one byte.
         .section .text.reloc_pc8_main,"ax",@progbits
         .globl reloc_pc8_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The address of an import's trampoline: it would be another than the target's.
         .section .text.reloc_plt32_lea_main,"ax",@progbits
         .globl reloc_plt32_lea_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The distance from the GOT to a trampoline.
         .section .text.reloc_pltoff64_main,"ax",@progbits
         .globl reloc_pltoff64_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The size of an object.
         .section .text.reloc_size32_main,"ax",@progbits
         .globl reloc_size32_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## The size of an object, of eight bytes.
         .section .text.reloc_size64_main,"ax",@progbits
         .globl reloc_size64_main

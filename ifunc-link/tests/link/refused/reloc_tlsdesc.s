@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A thread-local variable by a descriptor.
         .section .text.reloc_tlsdesc_main,"ax",@progbits
         .globl reloc_tlsdesc_main

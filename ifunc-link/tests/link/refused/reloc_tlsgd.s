@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A thread-local variable, general-dynamic model.
         .section .text.reloc_tlsgd_main,"ax",@progbits
         .globl reloc_tlsgd_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A thread-local variable of the own module.
         .section .text.reloc_tlsld_main,"ax",@progbits
         .globl reloc_tlsld_main

@@ -1,3 +1,4 @@
+##Machines: x86-64
 ## A thread-local variable by a fixed offset.
         .section .text.reloc_tpoff32_main,"ax",@progbits
         .globl reloc_tpoff32_main

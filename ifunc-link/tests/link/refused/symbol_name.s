@@ -1,3 +1,4 @@
+##Machines: x86-64
 #  No import table holds the name of this symbol: it has letters that are not ASCII.
         .section .text.symbol_name_main,"ax",@progbits
         .globl symbol_name_main

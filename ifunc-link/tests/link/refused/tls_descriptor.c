@@ -1,3 +1,4 @@
+//#Machines: x86-64
 //#Flags: -mtls-dialect=gnu2
 //#Compilers: gcc
 #include "../ifunc.h"
