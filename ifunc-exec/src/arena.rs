@@ -104,7 +104,7 @@ impl Arena {
         if !registered && arch::WRITTEN_CODE_NEEDS_BARRIER {
             arch::synchronize_at_sessions();
         }
-        arena.serializes = registered && (!arch::WRITTEN_CODE_NEEDS_BARRIER || runs_what_is_written());
+        arena.serializes = registered && (arch::PROBES.is_empty() || runs_what_is_written());
         Ok(arena)
     }
 
@@ -390,8 +390,8 @@ fn runs_what_is_written() -> bool {
         let Ok(range) = arena.allocate(GRANULE, GRANULE, false) else {
             return false;
         };
-        [1, 2].into_iter().all(|number| {
-            let is_written = arena.write(&range, &arch::returns(number), &[]).is_ok();
+        (1..).zip(arch::PROBES).all(|(number, code)| {
+            let is_written = arena.write(&range, code, &[]).is_ok();
             let function = std::ptr::with_exposed_provenance::<c_void>(arena.address(&range));
             // SAFETY: a function without arguments that returns a number was written there, this one or the one before.
             let function = unsafe { std::mem::transmute::<*const c_void, extern "C" fn() -> u32>(function) };

@@ -24,9 +24,8 @@ use ifunc_abi::image::ARCH_AARCH64;
 
 pub(crate) use self::call::{ARGUMENT_WORDS, forwarding_function, function_of_any_signature};
 pub(crate) use self::code::{
-    ABSOLUTE_64, CALLEE_SAVED, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER, USUAL_CIE,
-    WRITTEN_CODE_NEEDS_BARRIER, callee, enter_session, publish_code, return_address, returns,
-    synchronize_at_sessions,
+    ABSOLUTE_64, CALLEE_SAVED, PROBES, RETURN_ADDRESS, RETURNS_BY_REGISTER, STACK_POINTER, USUAL_CIE,
+    WRITTEN_CODE_NEEDS_BARRIER, callee, enter_session, publish_code, return_address, synchronize_at_sessions,
 };
 pub use self::cpu::cpu_features;
 pub(crate) use self::cpu::explain_lacking_cpu;

@@ -391,7 +391,7 @@ impl Policy {
     /// function that was [`allow`](crate::TargetBuilder::allow)ed without a guard. As for a panic, an invocation that ends early
     /// is left by a jump: see [`accept_unsigned`](Self::accept_unsigned).
     ///
-    /// The handlers of SIGSEGV, SIGBUS, SIGFPE and SIGILL that the process has when the first target is made keep everything that is
+    /// The handlers of SIGSEGV, SIGBUS, SIGFPE and SIGILL (on AArch64 also of SIGTRAP) that the process has when the first target is made keep everything that is
     /// not contained. A handler that is installed afterwards takes the place of the target's: a later target warns of that.
     pub fn level(mut self, level: Level) -> Self {
         self.level = level;

@@ -25,7 +25,7 @@ pub enum Level {
     /// own does; before, a line on the standard error names the ifunc. The default.
     #[default]
     Panics,
-    /// A fault of an ifunc ends the invocation, too: SIGSEGV, SIGBUS, SIGFPE, SIGILL, a jump to where there is no code, a stack
+    /// A fault of an ifunc ends the invocation, too: SIGSEGV, SIGBUS, SIGFPE, SIGILL (on AArch64 also SIGTRAP), a jump to where there is no code, a stack
     /// that overflows.
     Contained,
     /// Ifuncs run in *runner processes*, one for each key of the policy, and, for code without a signature, one for each

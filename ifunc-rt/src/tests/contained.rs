@@ -8,47 +8,9 @@ use std::time::Duration;
 use ifunc_abi::image::ImageParts;
 
 use super::images::{self, Add};
+use super::machine::{self, RW_AT};
 use super::running::{Running, accepting, roomy, source, unique};
 use crate::{AfterEscape, Error, Escaped, Failure, Level, Target, TargetBuilder};
-
-/// Ifuncs that end early: name, machine code, and a part of the error that the source gets.
-const CASES: [(&str, &[u8], &str); 6] = [
-    // xor eax, eax; mov rax, [rax]
-    (
-        "reads_null",
-        &[0x31, 0xc0, 0x48, 0x8b, 0x00, 0xc3],
-        "SIGSEGV (not mapped), address 0x0, at offset 0x2 of the image: reads_null",
-    ),
-    // mov eax, 64; call rax
-    (
-        "jumps",
-        &[0xb8, 0x40, 0, 0, 0, 0xff, 0xd0, 0xc3],
-        "SIGSEGV (not mapped), address 0x40, outside of the image",
-    ),
-    // xor edx, edx; xor ecx, ecx; mov eax, 1; div ecx
-    (
-        "divides",
-        &[0x31, 0xd2, 0x31, 0xc9, 0xb8, 1, 0, 0, 0, 0xf7, 0xf1, 0xc3],
-        "SIGFPE (integer division by zero",
-    ),
-    (
-        "is_illegal",
-        &[0x0f, 0x0b],
-        "SIGILL (no valid instruction), at offset 0x0 of the image: is_illegal",
-    ),
-    // call to itself
-    (
-        "recurses",
-        &[0xe8, 0xfb, 0xff, 0xff, 0xff],
-        "stack overflow (SIGSEGV, address 0x",
-    ),
-    // mov qword [rdx], 0; jmp to itself
-    (
-        "loops",
-        &[0x48, 0xc7, 0x02, 0, 0, 0, 0, 0xeb, 0xfe],
-        "it ran for longer than 20ms, at offset 0x7 of the image",
-    ),
-];
 
 fn image(name: &str, rx: &[u8]) -> ImageParts {
     ImageParts {
@@ -90,7 +52,8 @@ fn escapes(faults: usize) {
         let add = source
             .register_bytes::<Add>(&images::add().encode().unwrap())
             .unwrap();
-        let images: Vec<_> = CASES
+        let cases = machine::ends_early();
+        let images: Vec<_> = cases
             .iter()
             .map(|(name, rx, _)| image(name, rx).encode().unwrap())
             .collect();
@@ -101,7 +64,7 @@ fn escapes(faults: usize) {
         let mut sum = 0;
         let (mut after_some, mut stopped) = (0, 0);
         for round in 0..faults {
-            for ((name, _, starts), failing) in CASES.iter().zip(&failing) {
+            for ((name, _, starts), failing) in cases.iter().zip(&failing) {
                 if *name == "loops" && round % 10 != 0 {
                     continue;
                 }
@@ -190,8 +153,7 @@ fn a_wild_write_that_hits_data_of_the_host_is_not_noticed() {
     let address = unique("shm");
     let target = Running::start(&address, contained(roomy()));
     let source = source(&address);
-    // Writes to the address that is its payload: mov rax, [rdi]; mov dword ptr [rax], 0xbad; xor eax, eax; ret
-    let rx = [0x48, 0x8b, 0x07, 0xc7, 0x00, 0xad, 0x0b, 0, 0, 0x31, 0xc0, 0xc3];
+    let rx = machine::writes_anywhere();
     let writes = image("writes_anywhere", &rx).encode().unwrap();
     let writes = source.load_bytes(&writes).unwrap();
     let write = |address: u64| writes.call(&address.to_le_bytes()).unwrap().wait();
@@ -223,10 +185,7 @@ fn a_fault_in_a_batch_is_that_of_its_entry() {
     let address = unique("shm");
     let target = Running::start(&address, contained(roomy()));
     let source = source(&address);
-    // Reads the address that is its payload: mov rax, [rdi]; mov rax, [rax]; add [rdx], rax; xor eax, eax; ret
-    let rx = [
-        0x48, 0x8b, 0x07, 0x48, 0x8b, 0x00, 0x48, 0x01, 0x02, 0x31, 0xc0, 0xc3,
-    ];
+    let rx = machine::adds_what_it_finds();
     let image = images::with_batch(image("adds_what_it_finds", &rx));
     let found = 1u64;
     let adds = source.load_bytes(&image.encode().unwrap()).unwrap();
@@ -260,26 +219,12 @@ fn a_fault_in_a_batch_is_that_of_its_entry() {
 /// Allocates a mebibyte, writes to it, and executes no valid instruction. `static_data`: it keeps the pointer, and reads what the
 /// invocation before it has left there.
 fn allocates_and_faults(static_data: bool) -> ImageParts {
-    let mut rx = vec![0x50]; // push rax: aligns the stack
-    if static_data {
-        rx.extend([0x48, 0x8b, 0x05, 0xf8, 0x0f, 0, 0]); // mov rax, [rip+0xff8] → 0x1000
-        rx.extend([0x48, 0x85, 0xc0, 0x74, 0x02, 0x8a, 0x00]); // test rax, rax; jz over; mov al, [rax]
-    } else {
-        rx.resize(15, 0x90);
-    }
-    rx.extend([0xbf, 0, 0, 0x10, 0, 0xbe, 16, 0, 0, 0]); // over: mov edi, 1 << 20; mov esi, 16
-    rx.extend([0x48, 0x8b, 0x05, 0x10, 0, 0, 0, 0xff, 0x10]); // mov rax, [rip+0x10] → 0x30; call [rax]
-    rx.extend([0xc6, 0x00, 0x01]); // mov byte [rax], 1
-    if static_data {
-        rx.extend([0x48, 0x89, 0x05, 0xd4, 0x0f, 0, 0]); // mov [rip+0xfd4], rax → 0x1000
-    }
-    rx.extend([0x0f, 0x0b]); // ud2
-    rx.resize(0x38, 0xcc);
+    let (rx, slot) = machine::allocates_and_faults(static_data);
     let name = if static_data { "keeps" } else { "keeps_nothing" };
     ImageParts {
-        slot: Some(0x30),
+        slot: Some(slot),
         imports: vec![images::import("__ifunc_alloc")],
-        rw_at: if static_data { 4096 } else { 0 },
+        rw_at: if static_data { RW_AT } else { 0 },
         rw_mem: if static_data { 8 } else { 0 },
         ..image(name, &rx)
     }
@@ -322,7 +267,7 @@ fn ends_after_a_fault(hook: impl Fn(&mut Escaped<'_>) -> AfterEscape + Send + Sy
     let mut target = contained(accepting()).on_escape(hook).listen(&address).unwrap();
     let serving = std::thread::spawn(move || target.serve(&mut 0u64).map(|()| target));
     let source = source(&address);
-    let image = image("is_illegal", &[0x0f, 0x0b]).encode().unwrap();
+    let image = image("is_illegal", &machine::is_illegal()).encode().unwrap();
     let failing = source.load_bytes(&image).unwrap();
     let call = failing.call(&1u64.to_le_bytes()).unwrap();
     let target: Target = serving.join().unwrap().unwrap();

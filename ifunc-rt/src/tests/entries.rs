@@ -5,8 +5,8 @@ use ifunc_abi::image::{EntryPart, ImageParts};
 use ifunc_abi::stats::{IfuncStats, Stats};
 use ifunc_abi::travel::TravelError;
 
-use super::images;
 use super::running::{Running, accepting, everywhere, source, unique};
+use super::{images, machine};
 use crate::{ByName, Error, Failure, Handle, fingerprint};
 
 fn number(answer: Vec<u8>) -> u64 {
@@ -117,25 +117,18 @@ fn an_image_is_accepted_if_each_entry_is() {
 
 #[test]
 fn an_invocation_is_forwarded_to_an_entry_of_the_same_answer_alone() {
-    // push rbx; mov rdi, rcx; xor esi, esi; lea rdx, [rip+0x23] → 0x30; xor ecx, ecx; mov rax, [rip+0xa] → 0x20; call [rax];
-    // pop rbx; ret: returns what the target says.
-    let mut rx = vec![
-        0x53, 0x48, 0x89, 0xcf, 0x31, 0xf6, 0x48, 0x8d, 0x15, 0x23, 0, 0, 0,
-    ];
-    rx.extend([
-        0x31, 0xc9, 0x48, 0x8b, 0x05, 0x0a, 0, 0, 0, 0xff, 0x10, 0x5b, 0xc3,
-    ]);
-    rx.resize(0x30, 0xcc);
-    // xor eax, eax; ret
-    rx.extend([0x31, 0xc0, 0xc3]);
+    // Returns what the target says.
+    let (mut rx, slot) = machine::forwards();
+    let end = rx.len() as u32;
+    rx.extend(machine::set());
     let entry = |name: &str, main: u32, answer: &str| EntryPart {
         main,
         answer: fingerprint::of(answer),
         ..EntryPart::new(name)
     };
     let forwards_to = |answer: &str| ImageParts {
-        entries: vec![entry("begins", 0, "u64"), entry("ends", 0x30, answer)],
-        slot: Some(0x20),
+        entries: vec![entry("begins", 0, "u64"), entry("ends", end, answer)],
+        slot: Some(slot),
         imports: vec![images::import("__ifunc_forward")],
         rx: rx.clone(),
         ..images::add()

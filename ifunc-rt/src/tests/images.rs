@@ -3,52 +3,15 @@
 use std::sync::{Arc, RwLock};
 
 use ifunc::payload::{DecodeError, EncodeError, Ifunc};
-use ifunc_abi::image::{ARCH_X86_64, EntryFlags, EntryPart, ImageParts, ImportFlags, ImportPart, Relocation};
+use ifunc_abi::image::{EntryFlags, EntryPart, ImageParts, ImportFlags, ImportPart, Relocation};
 use ifunc_abi::text::Text;
 
+use super::machine::{self, ARCH, RW_AT};
 use crate::fingerprint;
-
-/// ```text
-/// cmp rsi, 8 ; jne bad ; mov rax, [rdi] ; add rax, [rdx] ; mov [rdx], rax
-/// test rcx, rcx ; jz ok ; mov rdi, [rcx+16] ; test rdi, rdi ; jz ok ; mov [rdi], rax ; mov qword [rcx+32], 8
-/// ok: xor eax, eax ; ret
-/// bad: mov eax, 1 ; ret
-/// ```
-const ADD: &[u8] = &[
-    0x48, 0x83, 0xfe, 0x08, 0x75, 0x27, 0x48, 0x8b, 0x07, 0x48, 0x03, 0x02, 0x48, 0x89, 0x02, 0x48, 0x85,
-    0xc9, 0x74, 0x14, 0x48, 0x8b, 0x79, 0x10, 0x48, 0x85, 0xff, 0x74, 0x0b, 0x48, 0x89, 0x07, 0x48, 0xc7,
-    0x41, 0x20, 0x08, 0x00, 0x00, 0x00, 0x31, 0xc0, 0xc3, 0x90, 0x90, 0xb8, 0x01, 0x00, 0x00, 0x00, 0xc3,
-];
-
-/// What the C driver of the builder writes beside `X_main` (`gcc -Os`, for one that returns a status). The four bytes at
-/// [`CALL`] are the distance to `X_main`.
-const BATCH: &[u8] = &[
-    0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x45, 0x31, 0xe4, 0x55, 0x48, 0x89, 0xcd, 0x53, 0x48,
-    0x89, 0xfb, 0x48, 0x83, 0xec, 0x38, 0x48, 0x8b, 0x47, 0x10, 0x4c, 0x8b, 0x7f, 0x08, 0x4c, 0x8b, 0x6f,
-    0x28, 0x4c, 0x8b, 0x47, 0x30, 0x48, 0x89, 0x54, 0x24, 0x10, 0x4c, 0x8b, 0x4f, 0x38, 0x4c, 0x8b, 0x5f,
-    0x18, 0x48, 0x89, 0x44, 0x24, 0x08, 0x44, 0x8b, 0x77, 0x20, 0x44, 0x89, 0xe0, 0x45, 0x39, 0xf4, 0x73,
-    0x0e, 0x4d, 0x85, 0xed, 0x74, 0x1e, 0x85, 0xc0, 0x74, 0x0c, 0x4d, 0x39, 0xc8, 0x73, 0x07, 0x31, 0xc0,
-    0xe9, 0x80, 0x00, 0x00, 0x00, 0x31, 0xd2, 0x4c, 0x89, 0x6d, 0x10, 0x4c, 0x89, 0x4d, 0x18, 0x48, 0x89,
-    0x55, 0x20, 0xff, 0xc0, 0x48, 0x8b, 0x54, 0x24, 0x10, 0x48, 0x8b, 0x74, 0x24, 0x08, 0x48, 0x89, 0xe9,
-    0x89, 0x43, 0x24, 0x4c, 0x89, 0xff, 0x4c, 0x89, 0x5c, 0x24, 0x28, 0x4c, 0x89, 0x4c, 0x24, 0x20, 0x4c,
-    0x89, 0x44, 0x24, 0x18, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x85, 0xc0, 0x75, 0x45, 0x4d, 0x85, 0xed, 0x4c,
-    0x8b, 0x44, 0x24, 0x18, 0x4c, 0x8b, 0x4c, 0x24, 0x20, 0x4c, 0x8b, 0x5c, 0x24, 0x28, 0x74, 0x26, 0x48,
-    0x8b, 0x45, 0x20, 0x49, 0x39, 0xc1, 0x72, 0xa1, 0x48, 0x8b, 0x53, 0x40, 0x42, 0x89, 0x04, 0xa2, 0x48,
-    0x83, 0xc0, 0x07, 0x48, 0x83, 0xe0, 0xf8, 0x49, 0x39, 0xc0, 0x49, 0x0f, 0x46, 0xc0, 0x49, 0x01, 0xc5,
-    0x49, 0x29, 0xc0, 0x4d, 0x01, 0xdf, 0x49, 0xff, 0xc4, 0xe9, 0x63, 0xff, 0xff, 0xff, 0x48, 0x83, 0xc4,
-    0x38, 0x5b, 0x5d, 0x41, 0x5c, 0x41, 0x5d, 0x41, 0x5e, 0x41, 0x5f, 0xc3,
-];
-const CALL: usize = 0x8d;
 
 /// The same image with a function for batches.
 pub(crate) fn with_batch(mut image: ImageParts) -> ImageParts {
-    let at = image.rx.len().next_multiple_of(16);
-    image.rx.resize(at, 0xcc);
-    image.rx.extend_from_slice(BATCH);
-    let main = image.entries[0].main as i32;
-    let distance = main - (at + CALL + 4) as i32;
-    image.rx[at + CALL..][..4].copy_from_slice(&distance.to_le_bytes());
-    image.entries[0].batch = Some(at as u32);
+    image.entries[0].batch = Some(machine::append_batch(&mut image.rx, image.entries[0].main));
     image
 }
 
@@ -106,9 +69,9 @@ pub(crate) fn add() -> ImageParts {
             payload_align_log2: 3,
             ..EntryPart::new("add")
         }],
-        arch: ARCH_X86_64,
+        arch: ARCH,
         rx_align_log2: 4,
-        rx: ADD.to_vec(),
+        rx: machine::add(),
         ..ImageParts::default()
     }
 }
@@ -126,53 +89,32 @@ pub(crate) fn add_again() -> ImageParts {
     with_entry(add(), |entry| entry.flags = EntryFlags::IDEMPOTENT)
 }
 
-/// Replaces the target by the payload, may be run again: `mov rax, [rdi] ; mov [rdx], rax ; xor eax, eax ; ret`.
+/// Replaces the target by the payload, may be run again.
 pub(crate) fn set() -> ImageParts {
     let image = ImageParts {
-        rx: vec![0x48, 0x8b, 0x07, 0x48, 0x89, 0x02, 0x31, 0xc0, 0xc3],
+        rx: machine::set(),
         ..named("set", add())
     };
     with_entry(image, |entry| entry.flags = EntryFlags::IDEMPOTENT)
 }
 
-/// Panics through the slot: `mov rax, [rip+slot] ; lea rdi, [rip+text] ; mov esi, 4 ; lea rdx, [rip+file] ; mov ecx, 4 ;
-/// mov r8d, 7 ; mov r9d, 9 ; call [rax]`.
+/// Panics through the slot.
 pub(crate) fn panics() -> ImageParts {
-    let mut rx = vec![
-        0x50, // push rax: aligns the stack
-        0x48, 0x8b, 0x05, 0x38, 0, 0, 0, // mov rax, [rip+0x38] → 0x40
-        0x48, 0x8d, 0x3d, 0x39, 0, 0, 0, // lea rdi, [rip+0x39] → 0x48
-        0xbe, 4, 0, 0, 0, // mov esi, 4
-        0x48, 0x8d, 0x15, 0x31, 0, 0, 0, // lea rdx, [rip+0x31] → 0x4c
-        0xb9, 4, 0, 0, 0, // mov ecx, 4
-        0x41, 0xb8, 7, 0, 0, 0, // mov r8d, 7
-        0x41, 0xb9, 9, 0, 0, 0, // mov r9d, 9
-        0xff, 0x10, // call [rax]
-    ];
-    rx.resize(0x48, 0xcc);
-    rx.extend_from_slice(b"ouchx.rs");
+    let (rx, slot) = machine::panics();
     ImageParts {
         entries: vec![EntryPart::new("panics")],
-        arch: ARCH_X86_64,
+        arch: ARCH,
         rx_align_log2: 4,
-        slot: Some(0x40),
+        slot: Some(slot),
         rx,
         imports: vec![import("__ifunc_panic")],
         ..ImageParts::default()
     }
 }
 
-/// Adds the payload to an atomic target and answers the sum, on several threads: `mov rax, [rdi] ; mov r8, rax ;
-/// lock xadd [rdx], rax ; add rax, r8 ; …`.
+/// Adds the payload to an atomic target and answers the sum, on several threads.
 pub(crate) fn adds_shared() -> ImageParts {
-    let rx = vec![
-        0x48, 0x8b, 0x07, 0x49, 0x89, 0xc0, 0xf0, 0x48, 0x0f, 0xc1, 0x02, 0x4c, 0x01, 0xc0, // the sum
-        0x48, 0x8b, 0x79, 0x10, // mov rdi, [rcx+16]
-        0x48, 0x85, 0xff, 0x74, 0x0b, // test rdi, rdi ; jz done
-        0x48, 0x89, 0x07, // mov [rdi], rax
-        0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, // mov qword [rcx+32], 8
-        0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
-    ];
+    let rx = machine::adds_shared();
     let image = ImageParts { rx, ..add() };
     with_entry(image, |entry| {
         entry.flags = EntryFlags::SHARED;
@@ -180,60 +122,41 @@ pub(crate) fn adds_shared() -> ImageParts {
     })
 }
 
-/// Calls the import `meet`: `push rax ; mov rax, [rip+slot] ; call [rax] ; pop rax ; xor eax, eax ; ret`.
+/// Calls the import `meet`.
 pub(crate) fn meets() -> ImageParts {
-    let mut rx = vec![
-        0x50, 0x48, 0x8b, 0x05, 0x10, 0, 0, 0, 0xff, 0x10, 0x58, 0x31, 0xc0, 0xc3,
-    ];
-    rx.resize(0x20, 0xcc);
+    let (rx, slot) = machine::meets();
     ImageParts {
         entries: vec![EntryPart {
             flags: EntryFlags::SHARED,
             ..EntryPart::new("meets")
         }],
-        arch: ARCH_X86_64,
+        arch: ARCH,
         rx_align_log2: 4,
-        slot: Some(0x18),
+        slot: Some(slot),
         rx,
         imports: vec![import("meet")],
         ..ImageParts::default()
     }
 }
 
-/// Counts its own invocations in a static and answers the count: `inc qword [rip+counter] ; …`.
+/// Counts its own invocations in a static and answers the count.
 pub(crate) fn counts() -> ImageParts {
-    let rx = vec![
-        0x48, 0xff, 0x05, 0xf9, 0x0f, 0, 0, // inc qword [rip+0xff9] → 0x1000
-        0x48, 0x8b, 0x05, 0xf2, 0x0f, 0, 0, // mov rax, [rip+0xff2] → 0x1000
-        0x48, 0x8b, 0x79, 0x10, // mov rdi, [rcx+16]
-        0x48, 0x85, 0xff, 0x74, 0x0b, // test rdi, rdi ; jz done
-        0x48, 0x89, 0x07, // mov [rdi], rax
-        0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, // mov qword [rcx+32], 8
-        0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
-    ];
+    let rx = machine::counts();
     ImageParts {
         entries: vec![EntryPart::new("counts")],
-        arch: ARCH_X86_64,
+        arch: ARCH,
         rx_align_log2: 4,
         rx,
-        rw_at: 4096,
+        rw_at: RW_AT,
         rw: 100u64.to_le_bytes().to_vec(),
         rw_mem: 64,
         ..ImageParts::default()
     }
 }
 
-/// Answers as many bytes as the payload's number, each the lowest byte of that number: `mov rax, [rdi] ; …`.
+/// Answers as many bytes as the payload's number, each the lowest byte of that number.
 pub(crate) fn fills() -> ImageParts {
-    let rx = vec![
-        0x48, 0x8b, 0x07, // mov rax, [rdi]
-        0x48, 0x8b, 0x79, 0x10, // mov rdi, [rcx+16]
-        0x48, 0x85, 0xff, 0x74, 0x0f, // test rdi, rdi ; jz done
-        0x48, 0x89, 0x41, 0x20, // mov [rcx+32], rax
-        0x48, 0x3b, 0x41, 0x18, 0x77, 0x05, // cmp rax, [rcx+24] ; ja done
-        0x48, 0x89, 0xc1, 0xf3, 0xaa, // mov rcx, rax ; rep stosb
-        0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
-    ];
+    let rx = machine::fills();
     let image = ImageParts {
         rx,
         ..named("fills", add())
@@ -241,12 +164,10 @@ pub(crate) fn fills() -> ImageParts {
     with_entry(image, |entry| entry.target = 0)
 }
 
-/// Wants its payload at a multiple of 64, and fails elsewhere: `test dil, 63 ; jnz bad ; xor eax, eax ; ret ; bad: mov eax, 1 ; ret`.
+/// Wants its payload at a multiple of 64, and fails elsewhere.
 pub(crate) fn wants_alignment() -> ImageParts {
     let image = ImageParts {
-        rx: vec![
-            0x40, 0xf6, 0xc7, 0x3f, 0x75, 0x03, 0x31, 0xc0, 0xc3, 0xb8, 1, 0, 0, 0, 0xc3,
-        ],
+        rx: machine::wants_alignment(),
         ..named("wants_alignment", add())
     };
     with_entry(image, |entry| {
@@ -255,16 +176,13 @@ pub(crate) fn wants_alignment() -> ImageParts {
     })
 }
 
-/// Three entries in one image: `count` is [`counts`], `reset` sets its counter to the payload (`mov rax, [rdi] ; mov [rip+counter],
-/// rax ; xor eax, eax ; ret`), and `panics` is [`panics`].
+/// Three entries in one image: `count` is [`counts`], `reset` sets its counter to the payload, and `panics` is [`panics`].
 pub(crate) fn several() -> ImageParts {
     const RESET: usize = 64;
     const PANICS: usize = 96;
     let mut image = counts();
     image.rx.resize(RESET, 0xcc);
-    image.rx.extend([0x48, 0x8b, 0x07, 0x48, 0x89, 0x05]);
-    image.rx.extend((4096 - (RESET as i32 + 10)).to_le_bytes());
-    image.rx.extend([0x31, 0xc0, 0xc3]);
+    image.rx.extend(machine::resets(RESET as u32));
     image.rx.resize(PANICS, 0xcc);
     let panics = panics();
     let slot = panics.slot.map(|slot| slot + PANICS as u32);
@@ -295,11 +213,11 @@ pub(crate) fn everything() -> ImageParts {
     ImageParts {
         slot: Some(64),
         rx: {
-            let mut rx = ADD.to_vec();
+            let mut rx = machine::add();
             rx.resize(160, 0);
             rx
         },
-        rw_at: 4096,
+        rw_at: RW_AT,
         rw: vec![1; 48],
         rw_mem: 4096,
         imports: vec![
@@ -318,10 +236,10 @@ pub(crate) fn everything() -> ImageParts {
             },
             Relocation::Relative {
                 offset: 80,
-                addend: 4096,
+                addend: RW_AT as i32,
             },
             Relocation::Relative {
-                offset: 4096,
+                offset: RW_AT,
                 addend: 0,
             },
             Relocation::Import {
@@ -330,7 +248,7 @@ pub(crate) fn everything() -> ImageParts {
                 addend: 0,
             },
             Relocation::Import {
-                offset: 4104,
+                offset: RW_AT + 8,
                 import: 2,
                 addend: 8,
             },
@@ -339,32 +257,15 @@ pub(crate) fn everything() -> ImageParts {
     }
 }
 
-/// Calls [`tell_test`] with the payload, and answers the payload: `call [rax]` with the GOT's address from the slot.
+/// Calls [`tell_test`] with the payload, and answers the payload.
 pub(crate) fn tells() -> ImageParts {
-    let mut rx = vec![
-        0x53, 0x41, 0x54, // push rbx ; push r12
-        0x48, 0x83, 0xec, 0x08, // sub rsp, 8
-        0x48, 0x89, 0xcb, // mov rbx, rcx
-        0x4c, 0x8b, 0x27, // mov r12, [rdi]
-        0x4c, 0x89, 0xe7, // mov rdi, r12
-        0x48, 0x8b, 0x05, 0x29, 0, 0, 0, // mov rax, [rip+0x29] → 0x40
-        0xff, 0x10, // call [rax]
-        0x48, 0x85, 0xdb, 0x74, 0x14, // test rbx, rbx ; jz done
-        0x48, 0x8b, 0x7b, 0x10, // mov rdi, [rbx+16]
-        0x48, 0x85, 0xff, 0x74, 0x0b, // test rdi, rdi ; jz done
-        0x4c, 0x89, 0x27, // mov [rdi], r12
-        0x48, 0xc7, 0x43, 0x20, 8, 0, 0, 0, // mov qword [rbx+32], 8
-        0x31, 0xc0, // done: xor eax, eax
-        0x48, 0x83, 0xc4, 0x08, // add rsp, 8
-        0x41, 0x5c, 0x5b, 0xc3, // pop r12 ; pop rbx ; ret
-    ];
-    rx.resize(0x48, 0xcc);
+    let (rx, slot) = machine::tells();
     let export = ifunc::host::EXPORTS
         .iter()
         .find(|export| export.name() == "tell_test");
     let signature = export.expect("it stands below").signature();
     ImageParts {
-        slot: Some(0x40),
+        slot: Some(slot),
         rx,
         imports: vec![ImportPart {
             symbol: "tell_test".into(),

@@ -4,8 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
-use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::image::{EntryPart, ImageParts, ImportFlags, ImportPart};
 
+use super::machine::{self, ARCH};
 use super::running::{accepting, source, unique};
 use crate::{ByName, Call, Error, Handle, Rejection, Target, TargetBuilder};
 
@@ -33,24 +34,12 @@ impl Peek for Shelf<u32> {
 
 /// Calls `Peek_peek` on its target arguments, and answers the result.
 fn peeks(flags: ImportFlags) -> Vec<u8> {
-    let mut rx = vec![
-        0x53, // push rbx
-        0x48, 0x89, 0xcb, // mov rbx, rcx
-        0x48, 0x89, 0xd7, // mov rdi, rdx
-        0x48, 0x8b, 0x05, 0x22, 0, 0, 0, // mov rax, [rip+0x22] → 0x30
-        0xff, 0x10, // call [rax]
-        0x48, 0x8b, 0x7b, 0x10, // mov rdi, [rbx+16]
-        0x48, 0x89, 0x07, // mov [rdi], rax
-        0x48, 0xc7, 0x43, 0x20, 8, 0, 0, 0, // mov qword [rbx+32], 8
-        0x31, 0xc0, // xor eax, eax
-        0x5b, 0xc3, // pop rbx ; ret
-    ];
-    rx.resize(0x38, 0xcc);
+    let (rx, slot) = machine::peeks();
     let parts = ImageParts {
         entries: vec![EntryPart::new("peeks")],
-        arch: ARCH_X86_64,
+        arch: ARCH,
         rx_align_log2: 4,
-        slot: Some(0x30),
+        slot: Some(slot),
         rx,
         imports: vec![ImportPart {
             symbol: "Peek_peek".into(),

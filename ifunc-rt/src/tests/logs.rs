@@ -9,6 +9,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::images;
+use super::machine::PANICS_BEFORE;
 use super::running::{accepting, source, unique};
 use crate::{Call, Error, Target};
 
@@ -117,7 +118,10 @@ fn a_panic_is_told_to_who_asks_and_escaped() {
     match &said(Level::DEBUG)[..] {
         [(Level::DEBUG, line)] => {
             assert!(line.contains(r"\u{1b}[2J") && !line.contains('\x1b'), "{line}");
-            assert!(line.contains("panics+[0x2e]") && line.contains("x.rs"), "{line}");
+            assert!(
+                line.contains(&format!("panics+[{PANICS_BEFORE:#x}]")) && line.contains("x.rs"),
+                "{line}"
+            );
         }
         other => panic!("{other:?}"),
     }

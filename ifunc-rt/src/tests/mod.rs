@@ -26,6 +26,7 @@ mod hostile_targets;
 pub(crate) mod images;
 mod interfaces;
 pub(crate) mod logs;
+pub(crate) mod machine;
 #[cfg(not(loom))]
 mod mappings;
 #[cfg(not(loom))]

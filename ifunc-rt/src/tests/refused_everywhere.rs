@@ -2,9 +2,9 @@
 
 use ifunc_abi::image::ImageParts;
 
-use super::images;
 use super::policy::{Pair, key};
 use super::running::{between_processes, place};
+use super::{images, machine};
 use crate::{Error, Failure, Grant, Policy, Quotas, Rejection};
 
 /// What each key may, by the number of its seed.
@@ -24,16 +24,12 @@ fn grants(len: usize) -> [Grant; 9] {
     ]
 }
 
-/// Allocates where the stack of half a mebibyte is nearly used up: `sub rsp, 0x78008; mov edi, 8; mov esi, 8; mov rax, [rip+slot]; call
-/// [rax]; ud2`.
+/// Allocates where the stack of half a mebibyte is nearly used up.
 fn uses_the_stack_up() -> ImageParts {
-    let mut rx = vec![0x48, 0x81, 0xec, 0x08, 0x80, 0x07, 0x00];
-    rx.extend([0xbf, 8, 0, 0, 0, 0xbe, 8, 0, 0, 0]);
-    rx.extend([0x48, 0x8b, 0x05, 0x08, 0, 0, 0, 0xff, 0x10, 0x0f, 0x0b]);
-    rx.resize(0x28, 0xcc);
+    let (rx, slot) = machine::uses_the_stack_up();
     ImageParts {
         rx,
-        slot: Some(0x20),
+        slot: Some(slot),
         imports: vec![images::import("__ifunc_alloc")],
         ..images::named("deep", images::add())
     }

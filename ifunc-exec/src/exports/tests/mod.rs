@@ -7,6 +7,13 @@ mod remote;
 mod version;
 mod versions;
 
+/// What `version` needs of this machine.
+mod machine {
+    pub(super) use crate::arch::ARCH;
+    pub(super) use crate::arch::testing::code;
+    pub(super) use crate::page::page_size;
+}
+
 use std::ffi::c_void;
 use std::sync::Arc;
 

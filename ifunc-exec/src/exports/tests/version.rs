@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ifunc_abi::image::{EntryFlags, EntryPart, ImageParts, ImportFlags, ImportPart};
 
-use crate::arch::ARCH;
-use crate::arch::testing::code;
-use crate::page::page_size;
+use super::machine::{ARCH, code, page_size};
 use crate::{Symbol, fingerprint};
 
 pub(crate) const VERSION: &str = "fn version()->u64";
@@ -67,7 +65,6 @@ impl Version {
             memory
                 .cast::<u8>()
                 .copy_from_nonoverlapping(code.as_ptr(), code.len());
-            crate::arch::publish_code(std::slice::from_raw_parts(memory.cast(), code.len()));
             mprotect(memory, page_size(), MprotectFlags::READ | MprotectFlags::EXEC).unwrap();
             memory
         };

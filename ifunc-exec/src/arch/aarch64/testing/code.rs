@@ -19,10 +19,22 @@ macro_rules! assembled {
     }};
 }
 
-use super::super::code::sets;
-pub(crate) use super::super::returns;
+#[allow(unused_imports, reason = "the tests of `ifunc-rt` use it")]
+pub(crate) use assembled;
 
 const RET: [u8; 4] = 0xd65f_03c0_u32.to_le_bytes();
+
+/// Returns this number.
+pub(crate) fn returns(number: u32) -> Vec<u8> {
+    [&sets(0, number)[..], &RET].concat()
+}
+
+/// `movz wREGISTER, LOW; movk wREGISTER, HIGH, lsl 16`
+pub(crate) fn sets(register: u32, value: u32) -> [u8; 8] {
+    let low = 0x5280_0000 | (value & 0xffff) << 5 | register;
+    let high = 0x72a0_0000 | (value >> 16) << 5 | register;
+    (u64::from(high) << 32 | u64::from(low)).to_le_bytes()
+}
 
 /// The offset of the slot, which ends this code.
 fn with_slot(code: Vec<u8>) -> (Vec<u8>, u32) {

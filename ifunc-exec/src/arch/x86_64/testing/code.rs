@@ -1,6 +1,12 @@
 //! Machine code of the images that tests install. Code with imports comes with the offset of its slot.
 
-pub(crate) use super::super::returns;
+/// `mov eax, NUMBER ; ret`
+pub(crate) fn returns(number: u32) -> Vec<u8> {
+    let mut code = vec![0xb8];
+    code.extend(number.to_le_bytes());
+    code.push(0xc3);
+    code
+}
 
 /// Returns the word so many bytes from its beginning: `mov eax, [rip+…] ; ret`.
 pub(crate) fn loads_from(distance: usize) -> Vec<u8> {
