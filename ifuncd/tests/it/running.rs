@@ -15,7 +15,6 @@ use ifunc_build::{BuildOptions, Quiet, build_packages};
 use ifunc_rt::{Handle, Source, SourceOptions};
 use tempfile::TempDir;
 
-
 /// Longer than anything here takes on a machine that is busy with something else.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
