@@ -172,7 +172,7 @@ impl Daemon {
     /// As for [`policy::of`].
     pub unsafe fn start(config: Config, audit: Option<AuditLog>) -> Result<Self, DaemonError> {
         let store = config.store.as_ref().map(|store| {
-            let opened = Database::open(&store.file, store.is_immediate);
+            let opened = Database::open(&store.file, store.is_immediate, store.cache_bytes);
             opened.map_err(|error| DaemonError::Store {
                 path: store.file.display().to_string(),
                 error,

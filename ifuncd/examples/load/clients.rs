@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use ifunc::Ifunc;
 use ifunc_rt::keys::{PublicKey, TlsKeys};
-use ifunc_rt::{Error, Handle, Source, SourceOptions};
+use ifunc_rt::{Error, Failure, Handle, Source, SourceOptions};
 use ifuncd_tests_ifuncs::{d_all, d_count, d_get, d_put, d_read, d_scan, d_spin, d_time};
 
-use crate::Failure;
+use crate::Failure as Failed;
 use crate::node::{Node, key_of};
 
 /// Longer than anything takes on a machine that is busy.
@@ -25,6 +25,7 @@ pub(crate) struct Counts {
     refused: AtomicU64,
     connections: AtomicU64,
     again: AtomicU64,
+    overdue: AtomicU64,
     error: Mutex<Option<String>>,
 }
 
@@ -38,10 +39,10 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (calls, refused) = (of(&self.calls), of(&self.refused));
-        let (connections, again) = (of(&self.connections), of(&self.again));
+        let (connections, again, overdue) = (of(&self.connections), of(&self.again), of(&self.overdue));
         write!(
             f,
-            "{connections} connections, {calls} calls, {refused} refused, {again} sent again"
+            "{connections} connections, {calls} calls, {refused} refused, {overdue} overdue, {again} sent again"
         )
     }
 }
@@ -57,7 +58,7 @@ pub(crate) struct Client {
     is_over: Arc<AtomicBool>,
 }
 
-type Running = JoinHandle<Result<(), Failure>>;
+type Running = JoinHandle<Result<(), Failed>>;
 
 impl Client {
     /// Starts all clients but the durable one.
@@ -108,7 +109,7 @@ impl Client {
         thread::spawn(move || client.go_on())
     }
 
-    fn connect(&self) -> Result<Source, Failure> {
+    fn connect(&self) -> Result<Source, Failed> {
         let keys = TlsKeys::new(key_of(self.name)).peer(self.target);
         let options = SourceOptions::default()
             .timeout(TIMEOUT)
@@ -118,11 +119,11 @@ impl Client {
         Ok(Source::connect_with(&self.address, options.tls(Some(keys)))?)
     }
 
-    fn handle<F: Ifunc>(&self, source: &Source, name: &str) -> Result<Handle<F>, Failure> {
+    fn handle<F: Ifunc>(&self, source: &Source, name: &str) -> Result<Handle<F>, Failed> {
         Ok(source.register_path::<F>(self.libraries.join(format!("{name}.so")))?)
     }
 
-    fn run(&self, number: u64) -> Result<(), Failure> {
+    fn run(&self, number: u64) -> Result<(), Failed> {
         let mut round = number;
         while !self.is_over.load(Ordering::Relaxed) {
             round += 1;
@@ -131,6 +132,15 @@ impl Client {
                 _ => self.behave(round),
             };
             if let Err(error) = worked {
+                // On a machine that is busy enough, an invocation waits longer for a processor than it may run.
+                if let Some(Error::Failed {
+                    why: Failure::Deadline,
+                    ..
+                }) = error.downcast_ref()
+                {
+                    self.counts.overdue.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
                 let error = format!("{}: {error}", self.name);
                 let mut first = self.counts.error.lock().unwrap_or_else(PoisonError::into_inner);
                 first.get_or_insert(error);
@@ -140,7 +150,7 @@ impl Client {
         Ok(())
     }
 
-    fn called(&self, what: &str, is_right: bool) -> Result<(), Failure> {
+    fn called(&self, what: &str, is_right: bool) -> Result<(), Failed> {
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
         if is_right {
             Ok(())
@@ -150,7 +160,7 @@ impl Client {
     }
 
     /// Uses everything, and leaves.
-    fn behave(&self, round: u64) -> Result<(), Failure> {
+    fn behave(&self, round: u64) -> Result<(), Failed> {
         let source = self.connect()?;
         let (put, get) = (
             self.handle::<d_put>(&source, "d_put")?,
@@ -187,7 +197,7 @@ impl Client {
     }
 
     /// Does what it may not, and what ends its process.
-    fn misbehave(&self, round: u64) -> Result<(), Failure> {
+    fn misbehave(&self, round: u64) -> Result<(), Failed> {
         let source = self.connect()?;
         let refused = |result: Result<bool, Error>| match result {
             Ok(true) | Err(Error::Rejected { .. } | Error::Failed { .. }) => {
@@ -195,7 +205,7 @@ impl Client {
                 Ok(())
             }
             Ok(false) => Err("it was not refused".into()),
-            Err(error) => Err(Failure::from(error)),
+            Err(error) => Err(Failed::from(error)),
         };
         let put = self.handle::<d_put>(&source, "d_put")?;
         refused(
@@ -211,16 +221,16 @@ impl Client {
         )?;
         let time = self.handle::<d_time>(&source, "d_time")?;
         self.called("time", time.call(&0)?.wait()?.0 > 0)?;
-        if round % 10 == 0 {
+        if round.is_multiple_of(50) {
             // Longer than an invocation may run.
             let spin = self.handle::<d_spin>(&source, "d_spin")?;
-            refused(spin.call(&5000)?.wait().map(|_| false))?;
+            refused(spin.call(&20_000)?.wait().map(|_| false))?;
         }
         Ok(())
     }
 
     /// Calls and calls, and sends again what may not have run.
-    fn go_on(&self) -> Result<(), Failure> {
+    fn go_on(&self) -> Result<(), Failed> {
         let source = self.connect()?;
         let put = self.handle::<d_put>(&source, "d_put")?;
         let time = self.handle::<d_time>(&source, "d_time")?;

@@ -94,7 +94,7 @@ level = "warn"
 audit = "audit.jsonl"
 [faults]
 level = "process"
-max-run-time = "200ms"
+max-run-time = "5s"
 [runners]
 max-runners = 200
 [quotas]
