@@ -80,6 +80,21 @@ pub(crate) fn run(steps: &mut Steps) {
             checked(setting, "07-live-upgrade", &["--calls", "6000"])
         });
     }
+    // An ifuncd knows its sources: by their user, or by their key.
+    for &transport in transports::all(tier)
+        .iter()
+        .filter(|name| ["shm", "tls"].contains(name))
+    {
+        let setting = Setting::new(tier, transport);
+        let name = format!("10-near-data over {transport}");
+        let link: &[&str] = if transport == "tls" {
+            &["--gbits", "1"]
+        } else {
+            &[]
+        };
+        let args = [&["--bytes", "4194304"], link].concat();
+        steps.step(&name, || checked(setting, "10-near-data", &args));
+    }
     for &transport in transports::all(tier) {
         let setting = Setting::new(tier, transport);
         let name = format!("11-timeseries over {transport}");
