@@ -306,6 +306,9 @@ impl Daemon {
         tell("STOPPING=1");
         let deadline = Instant::now() + self.config.listen.drain;
         self.counters.is_draining.store(true, Ordering::Relaxed);
+        for target in &self.targets {
+            target.policy.close_to_new_sources(true);
+        }
         tracing::info!(within = ?self.config.listen.drain, "stopping");
         self.await_quiet(deadline);
         for target in &self.targets {
