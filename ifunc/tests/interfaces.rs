@@ -54,9 +54,17 @@ mod shared {
     pub trait Audit {
         fn note(&self, what: &str);
     }
+
+    #[ifunc::interface]
+    pub trait AuditedKv: Kv + Audit {
+        fn notes(&self) -> u64;
+    }
+
+    #[ifunc::interface]
+    pub trait Both: Kv + Audit {}
 }
 
-use shared::{Audit, Kv, KvError, Order, Span};
+use shared::{Audit, AuditedKv, Both, Kv, KvError, Order, Span};
 
 #[derive(Default)]
 struct Store {
@@ -166,6 +174,84 @@ fn an_ifunc_of_an_interface_is_a_function_of_any_implementation() {
         }
     }
     assert_eq!(remember(b"ab", &mut Nothing), u64::MAX);
+}
+
+/// Uses the methods of an interface and of its supertraits.
+#[ifunc]
+pub fn remember_and_note(key: &[u8], host: &mut dyn AuditedKv) -> u64 {
+    if host.put(key, key).is_ok() {
+        host.note("put");
+    }
+    host.notes()
+}
+
+/// Uses an interface without methods of its own.
+#[ifunc]
+pub fn note_all(_: u64, host: &dyn Both) -> u64 {
+    let mut count = 0;
+    host.scan(b"", &mut |_, _| {
+        host.note("scanned");
+        count += 1;
+        ControlFlow::Continue(())
+    });
+    count
+}
+
+/// A store that counts notes.
+#[derive(Default)]
+struct Audited(Store, std::cell::Cell<u64>);
+
+impl Kv for Audited {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<u64, KvError> {
+        self.0.put(key, value)
+    }
+    fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.0.get(key)
+    }
+    fn first(&self, order: Order) -> Result<&str, KvError> {
+        self.0.first(order)
+    }
+    fn scan(&self, prefix: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) {
+        self.0.scan(prefix, each);
+    }
+    fn span(&self, within: Option<Span>) -> Span {
+        self.0.span(within)
+    }
+}
+
+impl Audit for Audited {
+    fn note(&self, _: &str) {
+        self.1.set(self.1.get() + 1);
+    }
+}
+
+impl AuditedKv for Audited {
+    fn notes(&self) -> u64 {
+        self.1.get()
+    }
+}
+
+impl Both for Audited {}
+
+#[test]
+fn an_ifunc_of_an_interface_uses_its_supertraits() {
+    let mut host = Audited::default();
+    assert_eq!(remember_and_note(b"a", &mut host), 1);
+    assert_eq!(remember_and_note(b"", &mut host), 1);
+    assert_eq!(remember_and_note(b"b", &mut host), 2);
+    assert_eq!((note_all(0, &host), host.notes()), (2, 4));
+    assert_eq!(
+        <remember_and_note as Ifunc>::TARGET.as_str(),
+        "interface AuditedKv"
+    );
+    // It exports its own methods; those of the others are exported with them.
+    let names =
+        |export: InterfaceExport| -> Vec<_> { export.methods().iter().map(|method| method.name()).collect() };
+    assert_eq!(
+        names(InterfaceExport::of::<dyn AuditedKv, Audited>()),
+        ["AuditedKv_notes"]
+    );
+    assert!(names(InterfaceExport::of::<dyn Both, Audited>()).is_empty());
 }
 
 #[test]

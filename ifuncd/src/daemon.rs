@@ -172,7 +172,7 @@ impl Daemon {
     /// As for [`policy::of`].
     pub unsafe fn start(config: Config, audit: Option<AuditLog>) -> Result<Self, DaemonError> {
         let store = config.store.as_ref().map(|store| {
-            let opened = Database::open(&store.file, store.is_immediate);
+            let opened = Database::open(&store.file, store.is_immediate, store.cache_bytes);
             opened.map_err(|error| DaemonError::Store {
                 path: store.file.display().to_string(),
                 error,
@@ -306,6 +306,9 @@ impl Daemon {
         tell("STOPPING=1");
         let deadline = Instant::now() + self.config.listen.drain;
         self.counters.is_draining.store(true, Ordering::Relaxed);
+        for target in &self.targets {
+            target.policy.close_to_new_sources(true);
+        }
         tracing::info!(within = ?self.config.listen.drain, "stopping");
         self.await_quiet(deadline);
         for target in &self.targets {

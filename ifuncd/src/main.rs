@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use ifuncd::config::Config;
 use ifuncd::daemon::Daemon;
 use ifuncd::logging::{self, AuditLog};
@@ -29,6 +29,9 @@ struct Args {
     /// Prints a configuration with all that it may have.
     #[arg(long, conflicts_with = "check_config")]
     sample_config: bool,
+    /// Prints the manual page.
+    #[arg(long, hide = true)]
+    man: bool,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    if args.man {
+        let page = clap_mangen::Man::new(Args::command()).section("8").date("");
+        return Ok(page.render(&mut std::io::stdout())?);
+    }
     if args.sample_config {
         print!("{}", ifuncd::config::SAMPLE);
         return Ok(());

@@ -55,8 +55,8 @@ impl Database {
     ///
     /// # Errors
     /// It is no database, another process has it open, or the system refuses.
-    pub fn open(path: &Path, is_immediate: bool) -> Result<Self, redb::Error> {
-        let file = redb::Database::create(path)?;
+    pub fn open(path: &Path, is_immediate: bool, cache_bytes: usize) -> Result<Self, redb::Error> {
+        let file = redb::Builder::new().set_cache_size(cache_bytes).create(path)?;
         let write = file.begin_write()?;
         write.open_table(USED)?;
         write.commit()?;

@@ -97,6 +97,14 @@ pub(crate) fn run(steps: &mut Steps) {
             steps.step(&format!("{name} over {transport}"), || run(setting));
         }
     }
+    // An `ifuncd` knows its sources: by their user, or by their key.
+    for &transport in transports::all(tier)
+        .iter()
+        .filter(|name| ["shm", "tls"].contains(name))
+    {
+        let setting = Setting::new(tier, transport);
+        steps.step(&format!("10-near-data over {transport}"), || near_data(setting));
+    }
     in_c::run(steps);
 }
 
@@ -111,6 +119,14 @@ fn top_k(setting: Setting<'_>) -> Result<String, String> {
 
 fn live_upgrade(setting: Setting<'_>) -> Result<String, String> {
     checked(setting, "07-live-upgrade", &["--calls", "6000"])
+}
+
+fn near_data(setting: Setting<'_>) -> Result<String, String> {
+    let link: &[&str] = match setting.transport {
+        "tls" => &["--gbits", "1"],
+        _ => &[],
+    };
+    checked(setting, "10-near-data", &[&["--bytes", "4194304"], link].concat())
 }
 
 fn timeseries(setting: Setting<'_>) -> Result<String, String> {

@@ -89,7 +89,7 @@ impl Policy {
     /// answer-bytes = 65_536
     /// in-flight = 1000
     /// installs-per-second = 20
-    ///
+    ///                                    # in those of a key, too: invocations-per-second = 1000
     /// [faults]
     /// level = "contained"                # or "panics", the default, or "process"
     /// max-run-time = "2s"                # or "20ms"; without this line, without a limit

@@ -1,7 +1,7 @@
 //! A policy that changes while its target serves.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ifunc_abi::refusal::Refusal;
@@ -17,22 +17,41 @@ use crate::transport::address::Knows;
 
 /// Which peers connect, for the listener and for all that asks later.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedConnect(Arc<RwLock<Arc<Connect>>>);
+pub(crate) struct SharedConnect(Arc<ConnectState>);
+
+#[derive(Debug, Default)]
+struct ConnectState {
+    connect: RwLock<Arc<Connect>>,
+    /// No peer connects for now.
+    is_closed: AtomicBool,
+}
+
+/// What a source is told that may try again later.
+pub(crate) const CLOSED: &str = "it takes no more connections for now: it is about to stop";
 
 impl SharedConnect {
     /// Those that connect now.
     pub(crate) fn get(&self) -> Arc<Connect> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        let connect = self.0.connect.read();
+        Arc::clone(&connect.unwrap_or_else(PoisonError::into_inner))
     }
 
     fn set(&self, connect: Connect) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(connect);
+        *self.0.connect.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(connect);
+    }
+
+    /// Whether no peer connects for now, whoever it is.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed.load(Ordering::Relaxed)
     }
 }
 
 impl From<Connect> for SharedConnect {
     fn from(connect: Connect) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(connect))))
+        Self(Arc::new(ConnectState {
+            connect: RwLock::new(Arc::new(connect)),
+            is_closed: AtomicBool::new(false),
+        }))
     }
 }
 
@@ -223,6 +242,16 @@ impl PolicyHandle {
         tracing::info!(address = self.address, "the policy was replaced");
         self.doorbell.wake();
         Ok(())
+    }
+}
+
+impl PolicyHandle {
+    /// Lets no further source connect, or lets them again: for a target that is about to stop, and runs what was sent before. Sources that
+    /// are connected stay. One that connects meanwhile tries again until its
+    /// [`connect_timeout`](crate::SourceOptions::connect_timeout), as at a target that has as many connections as it may, so it finds the
+    /// target that takes this one's place.
+    pub fn close_to_new_sources(&self, yes: bool) {
+        self.live.connect.0.is_closed.store(yes, Ordering::Relaxed);
     }
 }
 

@@ -25,7 +25,7 @@ pub use connect::{AddressRange, InvalidRange};
 pub use file::PolicyFileError;
 pub use grant::Grant;
 pub use live::PolicyHandle;
-pub(crate) use live::{LivePolicy, SharedConnect};
+pub(crate) use live::{CLOSED, LivePolicy, SharedConnect};
 pub use quotas::Quotas;
 pub(crate) use quotas::{Charge, Meter};
 pub(crate) use rules::{Candidate, Rules};

@@ -11,7 +11,10 @@ use super::running::accepting;
 use super::running::{place, source, unique};
 use crate::keys::{SecretKey, Signatures};
 use crate::observe::LogLimit;
-use crate::{ByName, Error, Grant, Handle, Policy, Quotas, Rejection, Source, Target, Unsigned};
+use crate::{
+    Allowance, ByName, Error, Grant, Handle, ImageInfo, Policy, Quotas, Rejection, Source, SourceInfo,
+    Target, Unsigned, Verdict,
+};
 #[cfg(feature = "tls")]
 use crate::{PolicyError, SourceOptions, TargetError};
 
@@ -128,6 +131,81 @@ fn two_keys(grant: Grant) -> Policy {
             .accept_key("former", key(2).public(), Grant::new())
     };
     policy.revoke(key(2).public())
+}
+
+#[test]
+fn a_check_refuses_with_a_reason_and_sees_the_imports() {
+    let check = |source: &SourceInfo, image: &ImageInfo<'_>| match image.imports {
+        [] => Verdict::accept(),
+        imports => Verdict::refuse(format!(
+            "{} of {} imports {imports:?}",
+            image.name, source.connection
+        )),
+    };
+    // SAFETY: the images of these tests.
+    let policy = unsafe { Policy::trust_every_peer() }.accept_if(check);
+    let mut pair = Pair::new(&unique("loopback"), policy);
+    pair.runs(&images::add(), None);
+    let detail = pair.refused(&images::panics(), None, Rejection::Policy);
+    assert!(
+        detail.contains("panics of 1 imports [\"__ifunc_panic\"]"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn an_allowance_is_shared_by_connections_and_targets() {
+    let tenant = Allowance::new("the tenant `a`", Quotas::UNLIMITED.images(2).payload_bytes(8));
+    let pair = || {
+        let tenant = tenant.clone();
+        // SAFETY: the images of these tests.
+        let policy = unsafe { Policy::trust_every_peer() };
+        Pair::new(
+            &unique("loopback"),
+            policy.accept_if(move |_, _| Verdict::accept_within(&tenant)),
+        )
+    };
+    let (mut first, mut second) = (pair(), pair());
+    let add = first.load(&images::add(), None);
+    first.call(&add, &5u64.to_le_bytes()).unwrap();
+    let set = second.load(&images::set(), None);
+    second.call(&set, &5u64.to_le_bytes()).unwrap();
+    let detail = second.refused(&images::add(), None, Rejection::Quota);
+    assert!(
+        detail.contains("the tenant `a` may have 2 images bound at a time"),
+        "{detail}"
+    );
+    // What it may send and how often holds for images that are there, too, and for those of a policy that was replaced.
+    tenant.set_quotas(Quotas::UNLIMITED.images(2).payload_bytes(4));
+    let too_long = |pair: &mut Pair, handle: &Handle<ByName>| {
+        let (error, line) = pair.call_with_line(handle);
+        assert!(
+            matches!(
+                error,
+                Error::Rejected {
+                    why: Rejection::Quota,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+        assert!(
+            line.contains("the tenant `a` may send payloads of 4 bytes"),
+            "{line}"
+        );
+    };
+    too_long(&mut first, &add);
+    // SAFETY: the images of these tests.
+    let policy = unsafe { Policy::trust_every_peer() };
+    first.target.policy().replace(policy).unwrap();
+    too_long(&mut first, &add);
+    tenant.set_quotas(Quotas::UNLIMITED);
+    assert!(first.call(&add, &5u64.to_le_bytes()).is_ok());
+    assert_eq!(tenant.in_flight(), 0);
+    // What is dropped counts no more.
+    tenant.set_quotas(Quotas::UNLIMITED.images(2));
+    drop((add, first));
+    second.runs(&images::add(), None);
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(super) fn unique(transport: &str) -> String {
 pub(super) fn panicking() -> (Arc<Barrier>, TargetBuilder) {
     let sent = Arc::new(Barrier::new(2));
     let barrier = Arc::clone(&sent);
-    let check = move |_: &SourceInfo, image: &ImageInfo<'_>| {
+    let check = move |_: &SourceInfo, image: &ImageInfo<'_>| -> bool {
         barrier.wait();
         panic!("what is {}?", image.name)
     };

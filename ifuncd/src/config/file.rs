@@ -91,6 +91,7 @@ pub(super) struct QuotasTable {
 pub(super) struct StoreTable {
     pub(super) file: Spanned<String>,
     pub(super) durability: Option<Spanned<String>>,
+    pub(super) cache_bytes: Option<Size>,
 }
 
 #[derive(Deserialize)]

@@ -3,6 +3,7 @@
 mod check;
 mod error;
 mod file;
+mod peers;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -104,6 +105,8 @@ pub struct Store {
     pub file: PathBuf,
     /// Whether each change is on the disk when it returns.
     pub is_immediate: bool,
+    /// Memory for pages of the file.
+    pub cache_bytes: usize,
 }
 
 /// The capability `files`.

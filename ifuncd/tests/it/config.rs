@@ -131,6 +131,18 @@ fn the_command_says_it() {
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&untrusted.stderr).contains("may be changed by other users"));
+    let man = Command::new(env!("CARGO_BIN_EXE_ifuncd"))
+        .arg("--man")
+        .output()
+        .unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("package/ifuncd.8");
+    let expected = std::fs::read_to_string(&page).unwrap_or_default();
+    assert_eq!(
+        String::from_utf8_lossy(&man.stdout),
+        expected,
+        "help: `ifuncd --man > {}`",
+        page.display()
+    );
     let sample = Command::new(env!("CARGO_BIN_EXE_ifuncd"))
         .arg("--sample-config")
         .output()

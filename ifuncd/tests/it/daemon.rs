@@ -103,6 +103,47 @@ fn a_daemon_that_stops_runs_what_was_sent() {
 }
 
 #[test]
+fn a_source_that_connects_while_the_daemon_stops_finds_the_next_one() {
+    let mut daemon = Daemon::start("contained", OWN);
+    let source = daemon.connect();
+    let spin = handle::<d_spin>(&source, "d_spin");
+    assert_eq!(spin.call(&0).unwrap().wait().unwrap(), 0);
+    let running = spin.call(&2000).unwrap();
+    while daemon.metric("ifuncd_in_flight{peer=\"own\"}") == 0.0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    daemon.signal(Signal::TERM);
+    daemon.wait_for_log("stopping");
+    let address = daemon.address.clone();
+    let next = std::thread::spawn(move || {
+        let options = ifunc_rt::SourceOptions::default().connect_timeout(super::running::TIMEOUT);
+        let began = Instant::now();
+        loop {
+            // Between the two, nothing listens.
+            match ifunc_rt::Source::connect_with(&address, options.clone()) {
+                Ok(source) => return source,
+                Err(error) => assert!(began.elapsed() < super::running::TIMEOUT, "{error}"),
+            }
+        }
+    });
+    assert_eq!(running.wait().unwrap(), 2000);
+    assert!(daemon.wait().success());
+    assert!(
+        !next.is_finished(),
+        "it connected to a daemon that was about to stop"
+    );
+    daemon.run();
+    let source = next.join().unwrap();
+    assert!(
+        handle::<d_time>(&source, "d_time")
+            .call(&0)
+            .unwrap()
+            .wait()
+            .is_ok()
+    );
+}
+
+#[test]
 fn a_daemon_that_stops_waits_no_longer_than_it_should() {
     let mut daemon = Daemon::prepare("contained");
     daemon.write(OWN, "drain = \"500ms\"\n");
@@ -164,8 +205,7 @@ fn systemd_is_told() {
     daemon.write(OWN, "");
     let socket = UnixDatagram::bind(daemon.path("notify")).unwrap();
     socket.set_read_timeout(Some(super::running::TIMEOUT)).unwrap();
-    // SAFETY: no other thread of this process reads the variable: the daemon's process alone does.
-    unsafe { std::env::set_var("NOTIFY_SOCKET", daemon.path("notify")) };
+    daemon.env.push(("NOTIFY_SOCKET", daemon.path("notify")));
     daemon.run();
     let heard = || {
         let mut bytes = [0; 256];

@@ -114,7 +114,7 @@ fn unsigned_code_runs_only_of_peers_that_may_send_it() {
 #[test]
 fn quotas_bound_what_a_peer_uses() {
     for level in ["contained", "process"] {
-        let quotas = "capabilities = [\"store\", \"memory\", \"time\"]\nunsigned = true\n[peer.quotas]\nstore-bytes = 100\nmemory-bytes = \"4 KiB\"\nimages = 5\n";
+        let quotas = "capabilities = [\"store\", \"memory\", \"time\"]\nunsigned = true\n[peer.quotas]\nstore-bytes = 100\nmemory-bytes = \"4 KiB\"\nimages = 4\n";
         let daemon = Daemon::start(level, &own(quotas));
         let source = daemon.connect();
         let put = handle::<d_put>(&source, "d_put");
@@ -162,7 +162,7 @@ fn quotas_bound_what_a_peer_uses() {
             panic!("{refused:?}")
         };
         assert!(
-            detail.contains("the peer `own` may have 5 images bound at a time"),
+            detail.contains("the peer `own` may have 4 images bound at a time"),
             "{detail}"
         );
     }

@@ -48,6 +48,8 @@ pub(crate) struct Daemon {
     pub(crate) folder: TempDir,
     pub(crate) address: String,
     level: &'static str,
+    /// Its variables.
+    pub(crate) env: Vec<(&'static str, PathBuf)>,
     process: Option<Child>,
     lines: Option<Receiver<String>>,
     metrics: Option<String>,
@@ -72,6 +74,7 @@ impl Daemon {
             address: format!("shm:ifuncd-test-{}-{number}", std::process::id()),
             folder,
             level,
+            env: Vec::new(),
             process: None,
             lines: None,
             metrics: None,
@@ -125,6 +128,8 @@ max-bytes = "1 MiB"
             .arg("--config")
             .arg(self.path("ifuncd.toml"))
             .env_remove("RUST_LOG")
+            .env_remove("NOTIFY_SOCKET")
+            .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(self.path("log")).unwrap())

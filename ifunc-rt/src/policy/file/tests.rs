@@ -50,6 +50,7 @@ fn everything_can_be_said() {
         answer-bytes = 5
         in-flight = 6
         installs-per-second = 7
+        invocations-per-second = 8
         [faults]
         level = "contained"
         max-run-time = "20ms"
@@ -82,6 +83,7 @@ fn everything_can_be_said() {
         answer_bytes: 5,
         in_flight: 6,
         installs_per_second: 7,
+        invocations_per_second: 8,
     };
     let grant = Grant::new().imports(["kv_get", "log_*"]).pure();
     // SAFETY: no target uses it.

@@ -22,7 +22,7 @@ use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
 use crate::observe::limited;
 use crate::os::{EventFlags, raise_descriptor_limit_near};
-use crate::policy::Connect;
+use crate::policy::{CLOSED, Connect};
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
 #[cfg(all(test, not(loom)))]
 use crate::transport::loopback::tests::shuffled;
@@ -236,6 +236,7 @@ impl Acceptor {
     fn receive_hello(&self, socket: Watch, peer: Peer) -> Option<(Watch, Peer)> {
         let (is_busy, why) = match Request::receive(&socket) {
             Err(Errno::AGAIN | Errno::INTR) => return Some((socket, peer)),
+            Ok(Ok(_)) if self.config.connect.is_closed() => (true, CLOSED.to_owned()),
             Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
                 (true, TOO_MANY_WAIT.to_owned())
             }

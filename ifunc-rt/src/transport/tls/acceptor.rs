@@ -19,7 +19,7 @@ use super::stream::{End, Stream};
 use crate::keys::TlsKeys;
 use crate::keys::certificate::names_of;
 use crate::observe::limited;
-use crate::policy::Connect;
+use crate::policy::{CLOSED, Connect};
 use crate::transport::half_open::HalfOpen;
 use crate::transport::handshake::{MOST_WAITING, TOO_MANY_WAIT};
 use crate::transport::socket::peer_address;
@@ -141,6 +141,9 @@ impl Acceptor {
             Err(error @ HelloError::Version(_)) => return Err((false, error.to_string())),
             _ => return Err((false, HelloError::Form.to_string())),
         };
+        if self.config.connect.is_closed() {
+            return Err((true, CLOSED.to_owned()));
+        }
         if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING {
             return Err((true, TOO_MANY_WAIT.into()));
         }

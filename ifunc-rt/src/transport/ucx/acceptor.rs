@@ -11,6 +11,7 @@ use super::handshake::{Hello, Mode, Nonce, Welcome};
 use super::header::{Name, Notice};
 use super::table::{Acceptor, ConnectionId, Stage, State};
 use crate::observe::limited;
+use crate::policy::CLOSED;
 use crate::transport::address::WorkerAddress;
 use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT, refusal};
 use crate::transport::{Peer, no_more_than};
@@ -260,6 +261,9 @@ impl State {
 impl Acceptor {
     /// Why the target takes no connection at this moment.
     fn why_busy(&self, state: &State) -> Option<String> {
+        if self.connect.is_closed() {
+            return Some(CLOSED.to_owned());
+        }
         let is_taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Put(_));
         let live = state.connections.values();
         let live = live.filter(|c| is_taken(&c.stage) && c.gone.is_none() && !c.closed);

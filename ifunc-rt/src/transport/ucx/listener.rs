@@ -131,6 +131,7 @@ impl Acceptor {
                 to_source: config.to_source,
             },
             most: config.max_connections,
+            connect: config.connect.clone(),
             waiting: VecDeque::new(),
             armed: false,
             asleep: false,

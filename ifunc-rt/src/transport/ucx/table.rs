@@ -19,6 +19,7 @@ use super::packed::Entry;
 use super::put::rings::Rings;
 use super::routes::Route;
 use super::tcp_watch::Watch;
+use crate::policy::SharedConnect;
 use crate::transport::handshake::Declined;
 use crate::transport::window::SendWindow;
 use crate::transport::{Key, LinkError, Peer, RingSize};
@@ -106,6 +107,8 @@ pub(super) struct Acceptor {
     pub(super) welcome: Welcome,
     /// Most connections at a time.
     pub(super) most: usize,
+    /// Which peers connect.
+    pub(super) connect: SharedConnect,
     /// Connections that the target has not taken yet.
     pub(super) waiting: VecDeque<ConnectionId>,
     /// The worker is armed: progress before the sleep would take away what wakes the target.
