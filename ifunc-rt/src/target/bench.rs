@@ -97,7 +97,7 @@ impl Bench {
         let options = ImageExecutorOptions {
             code_bytes: 1 << 20,
             max_images: 64,
-            max_image_memory: 1 << 16,
+            max_image_memory: 1 << 18,
             stack_bytes: 1 << 20,
             debug: DebugInfo::none(),
             library_folders: Vec::new,

@@ -76,7 +76,7 @@ fn new_executor() -> ImageExecutor {
     let options = ImageExecutorOptions {
         code_bytes: 1 << 20,
         max_images: 1,
-        max_image_memory: 1 << 16,
+        max_image_memory: 1 << 18,
         stack_bytes: 1 << 20,
         debug: DebugInfo::default(),
         library_folders: Vec::new,

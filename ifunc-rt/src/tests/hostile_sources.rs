@@ -9,6 +9,7 @@ use ifunc_proto::link::Body as _;
 use zerocopy::IntoBytes;
 
 use super::images::{self, Add};
+use super::machine::SMALL_CACHE;
 use super::running::{accepting, with_quotas};
 use crate::transport::{Link, connect};
 use crate::{ByName, Error, Handle, Source, TargetBuilder};
@@ -177,7 +178,7 @@ fn the_code_of_a_connection_is_bounded() {
 
 #[test]
 fn pinned_images_leave_room_when_their_source_has_left() {
-    let builder = few_images(accepting().code_cache(1 << 20, 6));
+    let builder = few_images(accepting().code_cache(4 * SMALL_CACHE, 6));
     let serving = builder.listen("loopback:pins").unwrap().spawn(0u64).unwrap();
     let image = |number: u8, flags| {
         let image = images::counts();

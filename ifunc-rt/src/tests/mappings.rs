@@ -9,6 +9,7 @@ use std::thread;
 use ifunc_abi::image::ImageParts;
 
 use super::images;
+use super::machine::SMALL_CACHE;
 use super::running::{Running, accepting, source, unique};
 use crate::Level;
 
@@ -92,7 +93,7 @@ fn may_map_both() -> bool {
 fn installs(level: Level) {
     let address = unique("shm");
     let builder = accepting()
-        .code_cache(256 << 10, 8)
+        .code_cache(SMALL_CACHE, 8)
         .map_policy(|policy| policy.level(level));
     let target = Running::start(&address, builder);
     let source = source(&address);

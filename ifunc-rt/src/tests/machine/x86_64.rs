@@ -3,6 +3,9 @@
 /// Where the images of these tests have their read-write part: a page of x86-64.
 pub(crate) const RW_AT: u32 = 4096;
 
+/// Bytes of code for some images with statics.
+pub(crate) const SMALL_CACHE: usize = 256 << 10;
+
 /// ```text
 /// cmp rsi, 8 ; jne bad ; mov rax, [rdi] ; add rax, [rdx] ; mov [rdx], rax
 /// test rcx, rcx ; jz ok ; mov rdi, [rcx+16] ; test rdi, rdi ; jz ok ; mov [rdi], rax ; mov qword [rcx+32], 8
