@@ -1,7 +1,7 @@
 //! The words of a frame, and the heads of `Install` bodies.
 
 use ifunc_abi::frame::{
-    CompanionHead, FrameFlags, Header, InstallHead, Kind, commit_word, split_commit_word,
+    CompanionHead, FrameFlags, Header, InstallBody, InstallHead, Kind, commit_word, split_commit_word,
 };
 use ifunc_abi::signature::Signature;
 use zerocopy::IntoBytes as _;
@@ -39,7 +39,13 @@ fn header(words: [u64; 2]) {
 }
 
 fn install(body: &[u8]) {
-    let Ok((head, signature, companions, image)) = InstallHead::split(body) else {
+    let Ok(InstallBody {
+        head,
+        signature,
+        companions,
+        image,
+    }) = InstallHead::split(body)
+    else {
         return;
     };
     let mut whole = [head.as_bytes(), signature].concat();

@@ -42,7 +42,7 @@
 
 mod install;
 
-pub use install::{Companion, CompanionHead, Companions, InstallHead, MAX_COMPANIONS};
+pub use install::{Companion, CompanionHead, Companions, InstallBody, InstallHead, MAX_COMPANIONS};
 
 use crate::image::MAX_ENTRIES;
 

@@ -132,6 +132,19 @@ impl<'a> Iterator for Companions<'a> {
 
 impl ExactSizeIterator for Companions<'_> {}
 
+/// The parts of an `Install` body.
+#[derive(Clone, Copy, Debug)]
+pub struct InstallBody<'a> {
+    /// The head.
+    pub head: InstallHead,
+    /// The signature of the image.
+    pub signature: &'a [u8],
+    /// The companions of the image.
+    pub companions: Companions<'a>,
+    /// The image.
+    pub image: &'a [u8],
+}
+
 impl InstallHead {
     /// Size in bytes.
     pub const SIZE: usize = size_of::<Self>();
@@ -190,7 +203,7 @@ impl InstallHead {
     ///
     /// # Errors
     /// A body shorter than its heads state, a number of entries that no image has, or too many companions.
-    pub fn split(body: &[u8]) -> Result<(Self, &[u8], Companions<'_>, &[u8]), FrameError> {
+    pub fn split(body: &[u8]) -> Result<InstallBody<'_>, FrameError> {
         let bad = FrameError::Body {
             kind: Kind::Install,
             len: body.len(),
@@ -201,7 +214,12 @@ impl InstallHead {
             .split_at_checked(head.signature_len.get().into())
             .ok_or(bad)?;
         let (companions, image) = Companions::split(head.companions.get().into(), rest).ok_or(bad)?;
-        Ok((head, signature, companions, image))
+        Ok(InstallBody {
+            head,
+            signature,
+            companions,
+            image,
+        })
     }
 }
 
@@ -220,7 +238,12 @@ mod tests {
             [0, 0, 0, 0, 1, 0, 0, 0]
         );
         let mut body = [head.as_bytes(), &[1; 96], &[2; 3]].concat();
-        let (read, signature, companions, image) = InstallHead::split(&body).unwrap();
+        let InstallBody {
+            head: read,
+            signature,
+            companions,
+            image,
+        } = InstallHead::split(&body).unwrap();
         assert_eq!(read.as_bytes(), head.as_bytes());
         assert_eq!((signature, image), (&[1; 96][..], &[2; 3][..]));
         assert_eq!(companions.len(), 0);
@@ -255,7 +278,12 @@ mod tests {
             b"image",
         ];
         let body = parts.concat();
-        let (_, signature, mut companions, image) = InstallHead::split(&body).unwrap();
+        let InstallBody {
+            signature,
+            mut companions,
+            image,
+            ..
+        } = InstallHead::split(&body).unwrap();
         assert_eq!((signature, image), (&[][..], &b"image"[..]));
         assert_eq!((companions.len(), companions.image_bytes()), (2, 3));
         let first = companions.next().unwrap();

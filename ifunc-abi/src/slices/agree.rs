@@ -125,7 +125,8 @@ mod tests {
             compared(|parts| (parts.imports, parts.slot) = (vec![], None)),
             Ok(())
         );
-        let changes: [(fn(&mut ImageParts), &str); 6] = [
+        type Change = fn(&mut ImageParts);
+        let changes: [(Change, &str); 6] = [
             (
                 |parts| parts.entries[0].name = "sub".into(),
                 "its entries are other than those of the first slice: `add` is in one of them alone",

@@ -3,7 +3,7 @@
 use std::mem;
 
 use ifunc_abi::Counted;
-use ifunc_abi::frame::{FrameError, FrameFlags, Header, InstallHead};
+use ifunc_abi::frame::{FrameError, FrameFlags, Header, InstallBody, InstallHead};
 use ifunc_abi::status::Rejection;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -79,7 +79,12 @@ impl<B> Images<B> {
                 return Ok(Err(self.refuse(host, handles, refusal)));
             }
         };
-        let (head, signature, companions, image) = InstallHead::split(body).map_err(Closed::broke)?;
+        let InstallBody {
+            head,
+            signature,
+            companions,
+            image,
+        } = InstallHead::split(body).map_err(Closed::broke)?;
         let install = Install {
             handle: header.handle,
             entries,

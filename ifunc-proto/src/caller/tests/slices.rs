@@ -1,7 +1,7 @@
 //! Which slice of an image travels, and which accompany it.
 
 use ifunc_abi::ImageId;
-use ifunc_abi::frame::{CompanionHead, InstallHead, Kind, Limits, MAX_COMPANIONS};
+use ifunc_abi::frame::{CompanionHead, InstallBody, InstallHead, Kind, Limits, MAX_COMPANIONS};
 use ifunc_abi::image::ARCH_X86_64;
 use ifunc_abi::machine::Machine;
 use ifunc_abi::signature::Signature;
@@ -126,7 +126,12 @@ fn installed(link: &mut Ends) -> String {
         .map(|(_, body)| body)
         .collect();
     let body = bodies.concat();
-    let (head, signature, companions, image) = InstallHead::split(&body).unwrap();
+    let InstallBody {
+        head,
+        signature,
+        companions,
+        image,
+    } = InstallHead::split(&body).unwrap();
     let is_signed = |letter: u8| letter.is_ascii_uppercase();
     assert_eq!(
         signature.len(),
