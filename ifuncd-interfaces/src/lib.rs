@@ -40,6 +40,10 @@
 //! the configuration lets them share it.
 
 #![no_std]
+#![allow(
+    clippy::type_complexity,
+    reason = "a callback's type is what an author writes"
+)]
 
 mod error;
 mod files;

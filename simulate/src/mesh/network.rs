@@ -116,6 +116,7 @@ impl Mesh {
         let mut connection = Connection::new(self.config(is_duplex || !is_source));
         let limits = self.config(true).server.map(|server| server.limits);
         let hello = PeerHello {
+            machine: ifunc_abi::machine::Machine::default(),
             limits: limits.filter(|_| is_duplex || is_source),
             invokes: is_duplex || !is_source,
             max_answer: u64::MAX,

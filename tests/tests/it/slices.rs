@@ -55,7 +55,7 @@ impl Fat {
         for id in std::iter::once(&self.ifunc.id).chain(others).take(count) {
             signatures.add(key.sign(id));
         }
-        signatures.write(&self.signatures()).unwrap();
+        signatures.write(self.signatures()).unwrap();
     }
 }
 
