@@ -84,7 +84,6 @@ crate-type = [\"lib\"]`.
 Examples:
   cargo ifunc build                              # every ifunc package
   cargo ifunc build -p hello-ifuncs --cpu x86-64-v3
-  cargo ifunc build --target aarch64-unknown-linux-gnu
   cargo ifunc build --example greet              # the ifuncs of hello-ifuncs/examples/greet.rs
   cargo ifunc build --message-format json        # where each library is, for programs
   cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
