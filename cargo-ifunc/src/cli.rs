@@ -86,8 +86,6 @@ Examples:
   cargo ifunc build                              # every ifunc package
   cargo ifunc build -p hello-ifuncs --cpu x86-64-v3
   cargo ifunc build --cpu x86-64-v1,x86-64-v3    # two slices: every CPU, and those with AVX2
-  cargo ifunc build --target aarch64-unknown-linux-gnu
-  cargo ifunc build --target x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu
   cargo ifunc build --example greet              # the ifuncs of hello-ifuncs/examples/greet.rs
   cargo ifunc build --message-format json        # where each library is, for programs
   cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
@@ -509,16 +507,15 @@ the target runs until it is stopped. Each program gets ARGS, IFUNC_ADDR (the tar
 address) and IFUNC_LIB_DIR (the folder of the images). Over tls, the programs are built with that feature of ifunc-rt, and IFUNC_TLS_KEY and \
 IFUNC_TLS_PEERS name a key that is made for the run. The exit code is the first non-zero one.
 
+--target-on and --source-on need what `cargo build --target` needs: the standard library and a linker for that platform. This machine \
+runs such programs if its kernel knows how (as Debian's `qemu-user-static` tells it), or by the runner that CARGO_TARGET_<TRIPLE>_RUNNER \
+names, as for cargo. The ifuncs are built for both platforms.
+
 Examples:
   cargo ifunc run                                # the workspace's only host package
   cargo ifunc run hello --transport loopback
   cargo ifunc run hello --timeout 60 -- one two  # with arguments
-  cargo ifunc run hello --release                # the programs optimised, as the images always are
-  cargo ifunc run hello --target-on aarch64-unknown-linux-gnu
-
-The last one needs what `cargo build --target` needs: the standard library and a linker for that platform. This machine runs its \
-programs if the kernel knows how (as Debian's `qemu-user-static` tells it), or by the runner that \
-CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER names, as cargo does. The ifuncs are built for both platforms.")]
+  cargo ifunc run hello --release                # the programs optimised, as the images always are")]
 pub(crate) struct RunArgs {
     /// Example (folder in examples/) or host package to run [default: the workspace's only one]
     pub(crate) name: Option<String>,

@@ -5,6 +5,8 @@
 pub mod files;
 #[path = "../../../ifunc-link/tests/common/loaded.rs"]
 pub mod loaded;
+#[path = "../../../ifunc-link/tests/common/plan.rs"]
+pub mod plan;
 mod warm;
 pub mod workspace;
 

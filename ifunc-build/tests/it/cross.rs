@@ -10,9 +10,9 @@ use crate::common::workspace::{DEPENDS, Workspace};
 use ifunc_abi::image::{ARCH_AARCH64, Image, ImportKind};
 use ifunc_build::{BuildError, BuildOptions, COptions, Cpu, Quiet, build_c, build_packages, read_library};
 
-const TRIPLE: &str = "aarch64-unknown-linux-gnu";
-const GCC: &str = "aarch64-linux-gnu-gcc";
-const EMULATOR: &str = "qemu-aarch64-static";
+pub(crate) const TRIPLE: &str = "aarch64-unknown-linux-gnu";
+pub(crate) const GCC: &str = "aarch64-linux-gnu-gcc";
+pub(crate) const EMULATOR: &str = "qemu-aarch64-static";
 
 const COUNT: &str = r#"
 #include <stddef.h>
@@ -59,7 +59,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// Whether there is a cross compiler and an emulator.
-fn has_tools() -> bool {
+pub(crate) fn has_tools() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let missing: Vec<&str> = [GCC, EMULATOR]
@@ -240,7 +240,7 @@ fn compilers_and_triples_that_do_not_fit_are_refused() {
 }
 
 /// Whether rustc has `core` for the triple.
-fn has_core() -> bool {
+pub(crate) fn has_core() -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
         .args(["--print", "target-libdir", "--target", TRIPLE])

@@ -4,24 +4,19 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use ifunc_abi::image::{Image, ImportFlags, Relocation};
+use ifunc_abi::image::Image;
 
+pub use super::plan::Outcome;
+use super::plan::{hex, outcome, plan_of};
 use super::sources::{Machine, compilers_for, folder, is_there, not_compared, package, run};
 
 const EMULATOR: &str = "qemu-aarch64-static";
 /// Where the cross compiler's package keeps the libraries of AArch64.
 const ROOT: &str = "/usr/aarch64-linux-gnu";
-/// A word that says that there is nothing.
-const NONE: u64 = u64::MAX;
-
-/// The status of a call, and the numbers that it wrote.
-pub type Outcome = (u32, [u64; 64]);
-
 /// The compiled loader.
 pub struct Emulator {
     loader: PathBuf,
@@ -90,13 +85,7 @@ impl Emulator {
             .arg(&self.loader)
             .arg(&self.host)
             .args(what);
-        for payload in payloads {
-            let mut hex = String::new();
-            for byte in payload {
-                write!(hex, "{byte:02x}").unwrap();
-            }
-            command.arg(hex);
-        }
+        command.args(payloads.iter().map(|payload| hex(payload)));
         let output = command.output().unwrap();
         assert!(
             output.status.success(),
@@ -109,43 +98,4 @@ impl Emulator {
         assert_eq!(outcomes.len(), payloads.len(), "{text}");
         outcomes
     }
-}
-
-/// A line of the loader's output.
-fn outcome(line: &str) -> Outcome {
-    let (status, numbers) = line.split_once(' ').unwrap();
-    let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
-    (status.parse().unwrap(), numbers.try_into().unwrap())
-}
-
-/// An image as `loader.c` reads it.
-fn plan_of(image: &Image<'_>) -> Vec<u8> {
-    let mut plan = Vec::new();
-    let mut words = |words: &[u64]| plan.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-    let (rw_at, rw_mem) = image.rw_range().unwrap_or_default();
-    words(&[
-        image.entries().next().unwrap().main.into(),
-        image.rx().len() as u64,
-        rw_at.into(),
-        image.rw().len() as u64,
-        rw_mem.into(),
-        image.slot().map_or(NONE, u64::from),
-        image.imports().count() as u64,
-        image.relocation_count() as u64,
-    ]);
-    for relocation in image.relocations() {
-        let offset = u64::from(relocation.offset());
-        match relocation {
-            Relocation::Relative { addend, .. } => words(&[offset, NONE, i64::from(addend) as u64]),
-            Relocation::Import { import, addend, .. } => words(&[offset, import.into(), addend as u64]),
-        }
-    }
-    for import in image.imports() {
-        plan.push(u8::from(import.flags.contains(ImportFlags::WEAK)));
-        plan.extend_from_slice(import.symbol.as_bytes());
-        plan.push(0);
-    }
-    plan.extend_from_slice(image.rx());
-    plan.extend_from_slice(image.rw());
-    plan
 }

@@ -4,4 +4,5 @@
 
 pub mod emulated;
 pub mod loaded;
+pub mod plan;
 pub mod sources;
