@@ -33,6 +33,10 @@ pub trait Store {
     ///
     /// # Errors
     /// As for every call.
+    #[expect(
+        clippy::type_complexity,
+        reason = "a callback's type is what crosses: an alias would hide it"
+    )]
     fn scan(
         &self,
         prefix: &[u8],

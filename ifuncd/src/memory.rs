@@ -15,11 +15,13 @@ const MAX_NAME: usize = 256;
 const OVERHEAD: u64 = 512;
 
 type Region = Arc<Mutex<Box<[u8]>>>;
+/// Lengths and regions, by namespace and name.
+type ByName = BTreeMap<(Arc<str>, String), (u64, Region)>;
 
 /// The regions of all namespaces.
 #[derive(Debug)]
 pub struct Regions {
-    all: Mutex<BTreeMap<(Arc<str>, String), (u64, Region)>>,
+    all: Mutex<ByName>,
     /// Bytes of all of them.
     max_bytes: u64,
 }
@@ -39,7 +41,7 @@ impl Regions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Arc<str>, String), (u64, Region)>> {
+    fn lock(&self) -> MutexGuard<'_, ByName> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
