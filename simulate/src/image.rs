@@ -107,7 +107,7 @@ impl Image for SentImage {
             bytes: &other.bytes,
             signature: None,
         };
-        Vec::from_iter((self.image.index % 3 == 0).then_some(companion))
+        Vec::from_iter((self.image.index.is_multiple_of(3)).then_some(companion))
     }
 
     fn entries(&self) -> u8 {
