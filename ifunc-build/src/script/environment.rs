@@ -21,10 +21,10 @@ pub(super) struct Environment {
 impl Environment {
     pub(super) fn read() -> Result<Self, ScriptError> {
         let variable = |name| std::env::var_os(name).ok_or(ScriptError::NotAScript { variable: name });
-        let text = |name| Ok::<_, ScriptError>(variable(name)?.to_string_lossy().into_owned());
-        let triple = text("TARGET")?;
+        let triple = std::env::var("TARGET").ok();
+        let own = std::env::var("HOST").ok();
         Ok(Self {
-            triple: (triple != text("HOST")?).then_some(triple),
+            triple: triple.filter(|triple| own.is_some_and(|own| own != *triple)),
             package: variable("CARGO_PKG_NAME")?.to_string_lossy().into_owned(),
             manifest: PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("Cargo.toml"),
             out: PathBuf::from(variable("OUT_DIR")?).join("ifunc"),
