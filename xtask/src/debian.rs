@@ -30,21 +30,18 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 /// The same for the peers of benchmarks.
 const PEERS: &[(&str, &str)] = &[("redis-server", "redis-server")];
-/// The same for programs of AArch64.
-const CROSS: &[(&str, &str)] = &[
-    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
-    ("qemu-aarch64-static", "qemu-user-static"),
-];
-/// Where the cross compiler finds the C library's headers, and the package that contains them.
-const CROSS_HEADER: (&str, &str) = ("/usr/aarch64-linux-gnu/include/stdint.h", "libc6-dev-arm64-cross");
 /// Headers, and the packages that contain them.
 const HEADERS: &[(&str, &str)] = &[
     ("/usr/include/stdint.h", "libc6-dev"),
     // Ifuncs in C that need a library on their target.
     ("/usr/include/zlib.h", "zlib1g-dev"),
 ];
-/// UCX, Open MPI, and the libraries of ifuncs that compress. On other distributions the tests of UCX's transports are left out.
+/// UCX, Open MPI, the libraries of ifuncs that compress, and what builds and runs code for AArch64. On other distributions the tests of
+/// UCX's transports are left out, and those of AArch64.
 const ON_DEBIAN: &[(&str, &str)] = &[
+    ("/usr/bin/aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    ("/usr/aarch64-linux-gnu/include/stdint.h", "libc6-dev-arm64-cross"),
+    ("/usr/bin/qemu-aarch64-static", "qemu-user-static"),
     ("/usr/include/ucp/api/ucp.h", "libucx-dev"),
     (MPI, "libopenmpi-dev"),
     ("/usr/include/openssl/evp.h", "libssl-dev"),
@@ -52,7 +49,7 @@ const ON_DEBIAN: &[(&str, &str)] = &[
 /// Where Debian puts the header of Open MPI.
 const MPI: &str = "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h";
 
-/// Whether UCX is installed here, so that a test that does not find it fails.
+/// Whether [`ON_DEBIAN`] is installed here, so that a test that does not find it fails.
 pub(crate) fn is_debian() -> bool {
     Path::new("/etc/debian_version").exists()
 }
@@ -88,16 +85,6 @@ pub(crate) fn ensure() -> Result<String, String> {
 pub(crate) fn ensure_peers() -> Result<String, String> {
     let missing = PEERS.iter().filter(|(program, _)| !exists(program));
     let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
-    install(&missing)
-}
-
-/// As [`ensure`], for what builds and runs programs of AArch64.
-pub(crate) fn ensure_cross() -> Result<String, String> {
-    let missing = CROSS.iter().filter(|(program, _)| !exists(program));
-    let mut missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
-    if !Path::new(CROSS_HEADER.0).exists() {
-        missing.push(CROSS_HEADER.1);
-    }
     install(&missing)
 }
 

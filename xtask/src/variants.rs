@@ -111,6 +111,7 @@ fn run(steps: &mut Steps, name: &str, names: &[&str], skipped: &[&str], env: &[(
     }
     if debian::is_debian() {
         runs.env.push(("IFUNC_REQUIRE_UCX", "1"));
+        runs.env.push(("IFUNC_REQUIRE_AARCH64", "1"));
     }
     steps.step(name, || programs::run(&chosen, &runs));
 }

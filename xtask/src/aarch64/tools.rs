@@ -39,7 +39,12 @@ pub(crate) struct Tools {
 impl Tools {
     /// Installs and unpacks what is missing.
     pub(crate) fn ensure() -> Result<Self, String> {
-        debian::ensure_cross()?;
+        debian::ensure()?;
+        if !debian::is_debian() {
+            return Err(
+                "the compiler and the libraries come from Debian's packages, and this is no Debian".into(),
+            );
+        }
         let folder = crate::scratch().join("aarch64");
         let failed = |e| format!("cannot create `{}`: {e}", folder.display());
         fs::create_dir_all(&folder).map_err(failed)?;

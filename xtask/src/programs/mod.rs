@@ -102,6 +102,7 @@ pub(crate) fn all(steps: &mut Steps) {
     if debian::is_debian() {
         // It was installed: a test that does not find UCX fails.
         runs.env.push(("IFUNC_REQUIRE_UCX", "1"));
+        runs.env.push(("IFUNC_REQUIRE_AARCH64", "1"));
     }
     steps.step("tests", || run(&programs, &runs));
 }
