@@ -157,7 +157,9 @@ impl HostSymbols {
 
     /// Whether the runtime itself provides it: no export may take its place.
     pub(crate) fn is_of_runtime(name: &str) -> bool {
-        name == REPLACE_EXPORT || name == STACK_GUARD || runtime_imports().iter().any(|(runtime, _)| *runtime == name)
+        name == REPLACE_EXPORT
+            || name == STACK_GUARD
+            || runtime_imports().iter().any(|(runtime, _)| *runtime == name)
     }
 
     /// The address of the function of this name and signature, and what has to live while it is called.
