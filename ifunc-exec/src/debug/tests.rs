@@ -227,7 +227,7 @@ fn a_return_address_in_a_register_is_found_where_the_shim_keeps_it() {
         return;
     }
     // The shim pushes the host's stack pointer and the return address.
-    let stack = vec![0_usize, 0, 7, 0x1234];
+    let stack = [0_usize, 0, 7, 0x1234];
     let low = stack.as_ptr().expose_provenance();
     let frame = low + 2 * size_of::<usize>();
     let _listing = Listing::new(low..frame);

@@ -26,8 +26,9 @@ impl Registers {
 }
 
 // What the assembly of `function_of_any_signature` lays out.
-const _: () =
-    assert!(offset_of!(Registers, stack) == 8 * (ARGUMENT_WORDS + 8) && size_of::<Registers>() % 16 == 0);
+const _: () = assert!(
+    offset_of!(Registers, stack) == 8 * (ARGUMENT_WORDS + 8) && size_of::<Registers>().is_multiple_of(16)
+);
 
 /// The arguments of a call, in the order of the signature.
 #[derive(Debug)]
