@@ -67,7 +67,7 @@ pub(crate) fn options() -> ImageExecutorOptions {
     ImageExecutorOptions {
         code_bytes: 1 << 16,
         max_images: 8,
-        max_image_memory: 1 << 18,
+        max_image_memory: 1 << 16,
         stack_bytes: 1 << 20,
         debug: DebugInfo::default(),
         library_folders: Vec::new,

@@ -97,7 +97,12 @@ impl Bench {
         let options = ImageExecutorOptions {
             code_bytes: 1 << 20,
             max_images: 64,
-            max_image_memory: 1 << 18,
+            // The largest page of AArch64 is 64 KiB.
+            max_image_memory: if cfg!(target_arch = "aarch64") {
+                1 << 18
+            } else {
+                1 << 16
+            },
             stack_bytes: 1 << 20,
             debug: DebugInfo::none(),
             library_folders: Vec::new,

@@ -10,6 +10,7 @@ use ifunc_exec::{DebugInfo, Executor, HostSymbols, ImageExecutor, ImageExecutorO
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use super::machine::IMAGE_MEMORY;
 use super::{images, tell};
 
 /// Words of the header and of an entry.
@@ -76,7 +77,7 @@ fn new_executor() -> ImageExecutor {
     let options = ImageExecutorOptions {
         code_bytes: 1 << 20,
         max_images: 1,
-        max_image_memory: 1 << 18,
+        max_image_memory: IMAGE_MEMORY,
         stack_bytes: 1 << 20,
         debug: DebugInfo::default(),
         library_folders: Vec::new,
@@ -128,7 +129,7 @@ fn mutated_images_are_refused_or_installed_whole() {
             let outcome = match result {
                 Err(refusal) => refusal.reason.to_string(),
                 Ok(installed) => {
-                    assert!(installed.footprint() <= 1 << 17);
+                    assert!(installed.footprint() <= 2 * IMAGE_MEMORY);
                     assert_eq!(installed.original().unwrap()[..], bytes[..]);
                     if installed.flags.contains(ImageFlags::PINNED) {
                         *executor = new_executor();

@@ -5,6 +5,9 @@ use super::code::{assembled, sets};
 /// Where the images of these tests have their read-write part: the largest page of AArch64.
 pub(crate) const RW_AT: u32 = 0x1_0000;
 
+/// Most memory of an image: code, and some of the largest pages.
+pub(crate) const IMAGE_MEMORY: usize = 1 << 18;
+
 /// Bytes of code for some images with statics, each of which takes two of the largest pages. Under an emulator no address is used again, so it
 /// is room for all of a test.
 pub(crate) const SMALL_CACHE: usize = 8 << 20;

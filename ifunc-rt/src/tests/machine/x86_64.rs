@@ -3,6 +3,9 @@
 /// Where the images of these tests have their read-write part: a page of x86-64.
 pub(crate) const RW_AT: u32 = 4096;
 
+/// Most memory of an image: code, and a page of statics.
+pub(crate) const IMAGE_MEMORY: usize = 1 << 16;
+
 /// Bytes of code for some images with statics.
 pub(crate) const SMALL_CACHE: usize = 256 << 10;
 
