@@ -223,7 +223,7 @@ pub fn encode(slices: &[Slice<'_>]) -> Result<alloc::vec::Vec<u8>, SlicesError> 
     Ok(bytes)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     extern crate std;
 

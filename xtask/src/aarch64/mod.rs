@@ -108,6 +108,7 @@ fn unit_tests(package: &str, environment: &[(&'static str, PathBuf)]) -> Result<
     let mut tests = cargo(["test", "--quiet", "--locked", "--target", TRIPLE, "--lib"]);
     tests
         .args(["--package", package])
+        .args((package == "ifunc-abi").then_some("--features=alloc"))
         .envs(environment.iter().cloned());
     let said = output(&mut tests)?;
     let result = said.lines().rfind(|line| line.starts_with("test result: "));
