@@ -109,6 +109,9 @@ fn unit_tests(package: &str, environment: &[(&'static str, PathBuf)]) -> Result<
     tests
         .args(["--package", package])
         .args((package == "ifunc-abi").then_some("--features=alloc"))
+        // Tests compile libraries, and build scripts are programs of this machine.
+        .env("CC", "aarch64-linux-gnu-gcc")
+        .env("CC_x86_64_unknown_linux_gnu", "cc")
         .envs(environment.iter().cloned());
     let said = output(&mut tests)?;
     let result = said.lines().rfind(|line| line.starts_with("test result: "));
