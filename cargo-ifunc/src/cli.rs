@@ -174,15 +174,10 @@ pub(crate) struct MachineArgs {
 impl MachineArgs {
     /// The CPU: of no use for a triple of another architecture, for which it is an error.
     pub(crate) fn cpu(&self) -> Result<ifunc_build::Cpu, Failure> {
-        let cpu = self.cpu.unwrap_or_default();
-        let triple = self.target.as_deref().unwrap_or_default();
-        match self.cpu.is_none() || triple.is_empty() || cpu.is_of(triple) {
-            true => Ok(cpu),
-            false => Err(Failure::Usage(format!(
-                "`--cpu {cpu}` is a CPU of another architecture than `--target {triple}`\nhelp: {}",
-                ifunc_build::Cpu::known()
-            ))),
-        }
+        let libraries = platforms::libraries(std::slice::from_ref(&self.target), self.cpu.as_slice())?;
+        Ok(libraries
+            .first()
+            .map_or_else(Default::default, |library| library.cpu))
     }
 }
 

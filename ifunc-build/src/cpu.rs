@@ -27,9 +27,12 @@ const VERSIONS: [(&str, &[&str]); 3] = [
     ("armv8.2-a", &["lse", "crc", "rdm"]),
 ];
 
+/// Clang has the usual name of it.
+const RDM_OF_GCC: &str = "rdma";
+
 /// The names of features in `-march` of C compilers, where they have another one there. Some are part of a version there, and have none.
 const OF_C: [(&str, Option<&str>); 6] = [
-    ("rdm", Some("rdma")),
+    ("rdm", Some(RDM_OF_GCC)),
     ("jsconv", None),
     ("fcma", None),
     ("frintts", None),
@@ -152,14 +155,16 @@ impl Cpu {
     }
 
     /// The value of `-march` of C compilers; `None` for an architecture that is not known.
-    pub(crate) fn march(self) -> Option<String> {
+    pub(crate) fn march(self, is_clang: bool) -> Option<String> {
         match self.arch {
             ARCH_X86_64 => Some(self.of_compilers()),
             ARCH_AARCH64 => {
                 let (version, rest) = self.version();
                 let names = rest.filter_map(|name| {
                     let own = OF_C.iter().find(|(known, _)| *known == name);
-                    own.map_or(Some(name), |(_, own)| *own)
+                    let own = own.map_or(Some(name), |(_, own)| *own);
+                    own.filter(|own| !is_clang || *own != RDM_OF_GCC)
+                        .or_else(|| (is_clang && name == "rdm").then_some(name))
                 });
                 let names: String = names.map(|name| format!("+{name}")).collect();
                 Some(format!("{version}{names}"))
@@ -264,14 +269,18 @@ mod tests {
 
     #[test]
     fn compilers_know_them_by_their_own_names() {
-        assert_eq!(Cpu::V1.march().as_deref(), Some("x86-64"));
+        assert_eq!(Cpu::V1.march(false).as_deref(), Some("x86-64"));
         assert_eq!(Cpu::V4.flags_of_rustc(), ["-Ctarget-cpu=x86-64-v4"]);
-        assert_eq!(Cpu::ARMV8.march().as_deref(), Some("armv8-a"));
+        assert_eq!(Cpu::ARMV8.march(false).as_deref(), Some("armv8-a"));
         let cpu = Cpu::from_name("armv8.1-a+jsconv+sve").unwrap();
-        assert_eq!(cpu.march().as_deref(), Some("armv8.1-a+sve"));
+        assert_eq!(cpu.march(false).as_deref(), Some("armv8.1-a+sve"));
         assert_eq!(
-            Cpu::from_name("armv8-a+rdm").unwrap().march().as_deref(),
+            Cpu::from_name("armv8-a+rdm").unwrap().march(false).as_deref(),
             Some("armv8-a+rdma")
+        );
+        assert_eq!(
+            Cpu::from_name("armv8-a+rdm").unwrap().march(true).as_deref(),
+            Some("armv8-a+rdm")
         );
         let [_, features] = &cpu.flags_of_rustc()[..] else {
             panic!("{cpu}");
@@ -280,6 +289,6 @@ mod tests {
             features,
             "-Ctarget-feature=-outline-atomics,+lse,+crc,+rdm,+jsconv,+sve"
         );
-        assert_eq!(Cpu::baseline(243).march(), None);
+        assert_eq!(Cpu::baseline(243).march(false), None);
     }
 }

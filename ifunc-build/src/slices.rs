@@ -1,6 +1,7 @@
 //! The machines that the slices of a library are built for.
 
 use crate::c::compiles_for_all;
+use crate::triple::Triple;
 use crate::{BuildOptions, COptions, Cpu};
 
 /// The machines that a further slice of a library is built for.
@@ -19,9 +20,12 @@ impl Slice {
         Self { triple: None, cpu }
     }
 
-    /// Whether it is of another triple than the first slice.
+    /// Whether it is of another architecture than the first slice. Images for several triples of one are the same.
     fn is_of_other(&self, first: Option<&str>) -> bool {
-        self.triple.is_some() && self.triple.as_deref() != first
+        let this_machine = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let arch = |triple: &str| Triple::of_compiler(triple).arch();
+        let of = self.triple.as_deref();
+        of.is_some_and(|triple| arch(triple) != arch(first.unwrap_or(&this_machine)))
     }
 }
 
@@ -141,5 +145,18 @@ mod tests {
             ..options
         };
         assert_eq!(own.of_slices().len(), 1);
+        // This machine's, and another one of its architecture.
+        for name in ["gnu", "musl"] {
+            let triple = Some(format!("{}-unknown-linux-{name}", std::env::consts::ARCH));
+            let again = Slice {
+                triple,
+                cpu: Cpu::default(),
+            };
+            let options = COptions {
+                slices: vec![again],
+                ..COptions::default()
+            };
+            assert_eq!(options.of_slices().len(), 1, "{name}");
+        }
     }
 }

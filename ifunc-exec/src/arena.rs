@@ -101,10 +101,10 @@ impl Arena {
     pub(crate) fn new(len: usize) -> rustix::io::Result<Self> {
         let mut arena = Self::map(len)?;
         let registered = membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore).is_ok();
-        if !registered && arch::WRITTEN_CODE_NEEDS_BARRIER {
+        arena.serializes = registered && (arch::PROBES.is_empty() || runs_what_is_written());
+        if !arena.serializes && arch::WRITTEN_CODE_NEEDS_BARRIER {
             arch::synchronize_at_sessions();
         }
-        arena.serializes = registered && (arch::PROBES.is_empty() || runs_what_is_written());
         Ok(arena)
     }
 

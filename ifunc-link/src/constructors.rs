@@ -100,7 +100,8 @@ impl<'w, 'a> Collector<'w, 'a> {
         for relocation in &section.relocations {
             let Constructor { name, place } = constructor(object, relocation);
             let called = |(section, at)| references.targets.contains(&(index, section, at));
-            if name == DETECTS_ATOMICS || support && place.is_some_and(called) {
+            let is_library = support || self.inputs.is_archive_member(index);
+            if name == DETECTS_ATOMICS && is_library || support && place.is_some_and(called) {
                 continue;
             }
             let help = match name {

@@ -36,10 +36,9 @@ fn choose(asked: Option<&str>, named: Option<Named>, triple: &Triple) -> Result<
     match named {
         Some(Named { variable: of, words }) if of == "CC" => {
             let found = compiler(&words);
-            Ok(match compiles_for(&found, triple) {
-                true => found,
-                false => compiler(""),
-            })
+            // One that cannot run is reported when it is to compile.
+            let fits = found.machine().trim().is_empty() || compiles_for(&found, triple);
+            Ok(if fits { found } else { compiler("") })
         }
         Some(named) => fitting(compiler(&named.words), triple, variable, default),
         None => Ok(compiler("")),

@@ -222,13 +222,16 @@ impl Compiler {
     /// The flag for the CPU level and the user's own flags, in this order: the last `-march` wins. One in `$CC` counts
     /// as the user's own. Of an architecture that is not known, nothing is chosen.
     fn flags(&self, options: &COptions) -> Vec<String> {
-        let chosen = |arg: &String| arg.starts_with("-march=") || arg.starts_with("-mcpu=");
         let mut flags = Vec::new();
         let cpu = Cpu::baseline(arch_of_machine(self.machine())).with(options.cpu);
+        // On x86-64 `-mcpu` chooses no instructions.
+        let chosen = |arg: &String| {
+            arg.starts_with("-march=") || cpu.arch() == ARCH_AARCH64 && arg.starts_with("-mcpu=")
+        };
         // GCC warns of an architecture beside a CPU, which Clang lets win.
         let chosen =
             self.args.iter().any(chosen) || (cpu.arch() == ARCH_AARCH64 && options.cflags.iter().any(chosen));
-        if let (false, Some(march)) = (chosen, cpu.march()) {
+        if let (false, Some(march)) = (chosen, cpu.march(self.is_clang())) {
             flags.push(format!("-march={march}"));
         }
         flags.extend_from_slice(&options.cflags);

@@ -51,6 +51,13 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     }
     let profile = if args.release { "release" } else { &args.profile };
     let platforms = Platforms::of(args);
+    if is_loopback && platforms.all().count() > 1 {
+        return Err(Failure::Usage(
+            "over `loopback`, target and source are one process, of one platform\nhelp: name it by `--target-on` and `--source-on`, or \
+             take another transport: `--transport shm`"
+                .into(),
+        ));
+    }
     let folders = libraries(
         &workspace,
         host,

@@ -42,7 +42,7 @@ const NO_FEATURES: [&str; 17] = [
     "__ARM_FEATURE_NUMERIC_MAXMIN",
     PAC_DEFAULT,
     PAUTH,
-    "__ARM_FEATURE_SVE_BITS",
+    VECTOR_BITS,
     "__ARM_FEATURE_SVE_VECTOR_OPERATORS",
     "__ARM_FEATURE_SVE_PREDICATE_OPERATORS",
     "__ARM_FEATURE_UNALIGNED",
@@ -52,6 +52,8 @@ const NO_FEATURES: [&str; 17] = [
 const PAC_DEFAULT: &str = "__ARM_FEATURE_PAC_DEFAULT";
 /// The CPU has instructions that sign addresses. Older compilers of Armv8.3-A do not say so.
 const PAUTH: &str = "__ARM_FEATURE_PAUTH";
+/// Of another value than 0: the code is for vectors of so many bits alone, which an image cannot state.
+const VECTOR_BITS: &str = "__ARM_FEATURE_SVE_BITS";
 const FAMILY: &str = "__ARM_FEATURE_";
 
 /// The features of the predefined macros, as an image states them.
@@ -67,6 +69,12 @@ pub(super) fn features(macros: &str) -> Result<u64, Unknown> {
             None if NO_FEATURES.contains(&name) => {}
             None => others.push(name.into()),
         }
+    }
+    let bits_of_vectors = macros
+        .lines()
+        .find_map(|line| line.strip_prefix("#define ")?.strip_prefix(VECTOR_BITS));
+    if bits_of_vectors.is_some_and(|value| value.trim() != "0") {
+        others.push(VECTOR_BITS.into());
     }
     let has = |bits: u64, name: &str| aarch64_bit(name).is_some_and(|bit| bits & bit != 0);
     // Dot products are part of Armv8.4-A, and so are these, for which there is no macro.
@@ -85,7 +93,7 @@ pub(super) fn features(macros: &str) -> Result<u64, Unknown> {
     Err(Unknown {
         macros: others,
         of: "of AArch64 that no image can state",
-        nearest: Cpu::ARMV8.having(bits).march().unwrap_or_default(),
+        nearest: Cpu::ARMV8.having(bits).march(false).unwrap_or_default(),
         check: "`getauxval(AT_HWCAP)`, which the target has to export, says so",
     })
 }
@@ -114,6 +122,17 @@ mod tests {
         is(&["JCVT", "COMPLEX"], "armv8-a+rcpc+jsconv+fcma");
         is(&["JCVT", "DOTPROD"], "armv8-a+dotprod+rcpc+jsconv+flagm+rcpc2");
         is(&["SVE_MATMUL_INT8"], "armv8-a+i8mm+sve");
+    }
+
+    #[test]
+    fn code_for_vectors_of_one_length_is_refused() {
+        let of = |bits: u32| {
+            features(&format!(
+                "#define __ARM_FEATURE_SVE 1\n#define __ARM_FEATURE_SVE_BITS {bits}\n"
+            ))
+        };
+        assert!(of(0).is_ok());
+        assert_eq!(of(256).unwrap_err().macros, ["__ARM_FEATURE_SVE_BITS"]);
     }
 
     #[test]

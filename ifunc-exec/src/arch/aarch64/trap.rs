@@ -75,11 +75,12 @@ impl Trap {
 
     /// Whether it is a fault because there is no code at the program counter.
     pub(crate) fn is_fetch(&self) -> bool {
-        match self.syndrome() {
-            Some(syndrome) => FETCHES.contains(&(syndrome >> 26 & 0x3f)),
-            // An emulator may not report it. An instruction that reads where it is itself could be fetched.
-            None => self.state().fault_address == self.state().pc,
-        }
+        // The kernel leaves syndrome and address of the last fault of memory where another fault has none. An emulator may report no
+        // syndrome; an instruction that reads where it is itself could be fetched.
+        let is_about_fetch = self
+            .syndrome()
+            .is_none_or(|syndrome| FETCHES.contains(&(syndrome >> 26 & 0x3f)));
+        is_about_fetch && self.state().fault_address == self.state().pc
     }
 
     /// The syndrome of the fault, if the kernel reports it.
@@ -168,6 +169,14 @@ mod tests {
                 |trap| assert_eq!(trap.is_fetch(), is_fetch, "{class:#x}"),
             );
         }
+        // The report of an earlier fault.
+        with(
+            |state| {
+                report(state, 0x20 << 26);
+                (state.pc, state.fault_address) = (8, 0);
+            },
+            |trap| assert!(!trap.is_fetch()),
+        );
         // Without a report of the kernel.
         for (pc, address) in [(8, 8), (8, 12)] {
             with(

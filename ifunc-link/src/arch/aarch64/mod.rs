@@ -283,7 +283,7 @@ impl Arch for AArch64 {
     }
 
     fn base_align(&self, extent: u64) -> u64 {
-        match extent <= MEGABYTE {
+        match extent < MEGABYTE {
             true => self.code_align(),
             false => 4096,
         }
