@@ -57,7 +57,8 @@ impl Publisher {
 
 /// Start time of a running process.
 fn start_of(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // That of its first thread is the same, and QEMU answers it as the kernel does: of a process it makes up a file with another start.
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
