@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use example_10_near_data_ifuncs::{Group, Lines, Table, aggregate, fetch, length};
+use example_10_near_data_ifuncs::{Group, Lines, Table, aggregate, fetch_part, length};
 use ifunc_rt::{Call, Source};
 
 use crate::{FILE, Failure};
@@ -49,7 +49,7 @@ pub(crate) fn by_ifuncs(source: &Source, len: u64) -> Result<Vec<Group>, Failure
 
 /// Fetches the file, and parses it here.
 pub(crate) fn by_fetching(source: &Source, len: u64) -> Result<Vec<Group>, Failure> {
-    let fetch = source.register::<fetch>()?;
+    let fetch = source.register::<fetch_part>()?;
     let mut table = Table::default();
     let mut lines = Lines::from_offset(0, len);
     let mut calls = VecDeque::new();

@@ -51,7 +51,7 @@ pub fn aggregate((path, from, to): (&str, u64, u64), files: &dyn Files) -> Optio
 
 /// A part of a file: what a client without a parser on the node fetches.
 #[ifunc(idempotent)]
-pub fn fetch((path, from, len): (&str, u64, u64), files: &dyn Files, ctx: &mut Context) {
+pub fn fetch_part((path, from, len): (&str, u64, u64), files: &dyn Files, ctx: &mut Context) {
     let mut answer = ctx.answer_writer();
     let _ = files.read_each(path, from, len, &mut |piece| match answer.write(piece) {
         Ok(()) => ControlFlow::Continue(()),
