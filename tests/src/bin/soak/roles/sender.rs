@@ -2,8 +2,10 @@
 //! all along. Every answer is checked where it arrives; the ledger entry of the connection is closed at the end of each connection.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::time::{Duration, Instant};
 
+use ifunc_abi::slices::{self, RawSlice, Slices};
 use ifunc_rt::{ByName, Call, Handle, Message, Source};
 
 use super::random::Random;
@@ -36,7 +38,7 @@ struct Sender {
     random: Random,
     pool: Vec<u8>,
     /// Libraries, and where in them a number tells one image from another.
-    libraries: [(Vec<u8>, Vec<usize>); 2],
+    libraries: [Library; 2],
     sent: u64,
     bytes: u64,
     calls: u64,
@@ -98,7 +100,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
 }
 
 /// The library of an ifunc, and where in it the number is.
-fn marked(args: &Arguments<'_>, name: &str) -> Result<(Vec<u8>, Vec<usize>)> {
+fn marked(args: &Arguments<'_>, name: &str) -> Result<Library> {
     let bytes = std::fs::read(library(args, name)?)?;
     let mark: Vec<u8> = MARK.iter().flat_map(|word| word.to_le_bytes()).collect();
     // Once in the image, and once in the library that was linked from the same objects.
@@ -106,10 +108,52 @@ fn marked(args: &Arguments<'_>, name: &str) -> Result<(Vec<u8>, Vec<usize>)> {
         .filter(|&at| bytes[at..].starts_with(&mark))
         .map(|at| at + mark.len())
         .collect();
+    let tables = (0..bytes.len())
+        .filter(|&at| bytes[at..].starts_with(&slices::MAGIC) && is_of_images(&bytes[at..]))
+        .collect();
     match places.is_empty() {
-        false => Ok((bytes, places)),
+        false => Ok(Library {
+            bytes,
+            places,
+            tables,
+        }),
         true => Err(format!("`{name}.so` does not hold the mark").into()),
     }
+}
+
+/// A library whose code has a number that is changed.
+struct Library {
+    bytes: Vec<u8>,
+    /// Where the number lies.
+    places: Vec<usize>,
+    /// Where the tables of its images begin, which state what an image is.
+    tables: Vec<usize>,
+}
+
+impl Library {
+    fn set(&mut self, number: u64) {
+        for &at in &self.places {
+            self.bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        for &table in &self.tables {
+            let ids = Slices::parse_first(&self.bytes[table..]).map_or_else(
+                |_| Vec::new(),
+                |slices| slices.all().map(|slice| blake3::hash(slice.bytes)).collect(),
+            );
+            for (index, id) in ids.into_iter().enumerate() {
+                let at = table + 8 + index * size_of::<RawSlice>() + offset_of!(RawSlice, id);
+                self.bytes[at..at + 32].copy_from_slice(id.as_bytes());
+            }
+        }
+    }
+}
+
+/// Whether a table of slices begins these bytes, and holds images: those of debug objects state the ids of others.
+fn is_of_images(bytes: &[u8]) -> bool {
+    Slices::parse_first(bytes).is_ok_and(|slices| {
+        let mut all = slices.all();
+        all.all(|slice| *blake3::hash(slice.bytes).as_bytes() == slice.id)
+    })
 }
 
 impl Sender {
@@ -181,13 +225,11 @@ impl Sender {
     /// An image that differs from the others in a number, in Rust (0) or in C (1).
     fn new_code(&mut self, source: &Source, which: usize) -> Result<Code> {
         let variant = 1 + self.random.below(VARIANTS);
-        let (library, places) = &mut self.libraries[which];
-        for &mut at in places {
-            library[at..at + 8].copy_from_slice(&variant.to_le_bytes());
-        }
+        let library = &mut self.libraries[which];
+        library.set(variant);
         self.installs += 1;
         Ok(Code {
-            loaded: source.load_bytes(library)?,
+            loaded: source.load_bytes(&library.bytes)?,
             variant,
             message: None,
         })
