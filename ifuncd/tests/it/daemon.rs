@@ -88,7 +88,7 @@ fn code_of_a_signer_that_is_removed_runs_no_more() {
         let daemon = Daemon::start("process", &both);
         let source = daemon.connect();
         let mut signatures = Signatures::default();
-        signatures.add(builds.sign(&handle::<d_time>(&daemon.connect(), "d_time").id()));
+        signatures.add(builds.sign(handle::<d_time>(&daemon.connect(), "d_time").id()));
         source.add_signatures(&signatures);
         let time = handle::<d_time>(&source, "d_time");
         assert!(time.call(&0).unwrap().wait().is_ok());
