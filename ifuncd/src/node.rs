@@ -93,7 +93,7 @@ impl Node {
         })
     }
 
-    /// Whether an image of a source may be installed: the check of the target's policy.
+    /// Whether an image of a source may be installed, or stays when the configuration was read again: the check of the target's policy.
     pub fn check(&self, source: &SourceInfo, image: &ImageInfo<'_>) -> Verdict {
         let Some(peer) = self.data.peers.of(source) else {
             let who = match (&source.name, source.key, source.uid) {
@@ -112,7 +112,9 @@ impl Node {
             audit::image_refused(Some(&settings.name), image.name, &why);
             return Verdict::refuse(why);
         }
-        peer.counts().images.fetch_add(1, Ordering::Relaxed);
+        if !image.is_installed {
+            peer.counts().images.fetch_add(1, Ordering::Relaxed);
+        }
         let verdict = Verdict::accept_within(peer.allowance());
         let mut connections = self.connections.write().unwrap_or_else(PoisonError::into_inner);
         connections.insert(source.connection, peer);

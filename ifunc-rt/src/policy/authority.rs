@@ -102,10 +102,6 @@ impl Limited {
         (limited.authority.is_some() || limited.allowance.is_some()).then(|| Arc::new(limited))
     }
 
-    pub(crate) fn allowance(&self) -> Option<&Allowance> {
-        self.allowance.as_ref()
-    }
-
     /// The name of the key that signed, for logs.
     pub(crate) fn signer(&self) -> Option<&str> {
         self.authority.as_ref()?.signer()

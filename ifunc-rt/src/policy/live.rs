@@ -181,7 +181,7 @@ impl PolicyHandle {
     /// * A connection whose user, key or certificate the new policy does not admit is ended. What its source sent before, and was not run, is
     ///   [rejected](crate::Rejection::Revoked) with the reason, and connecting again is [refused](crate::ConnectError::Refused). So is
     ///   a certificate that has expired meanwhile.
-    /// * An image whose signer, imports or kind the new policy does not accept is released, and its invocations are rejected with that
+    /// * An image whose signer, imports or kind the new policy does not accept, or that its [check](Policy::accept_if) refuses, is released, and its invocations are rejected with that
     ///   reason; the connection goes on.
     /// * Quotas hold at once, with what was counted so far. What is above a lower one stays until it is released.
     ///

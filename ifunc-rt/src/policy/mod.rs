@@ -28,7 +28,7 @@ pub use live::PolicyHandle;
 pub(crate) use live::{CLOSED, LivePolicy, SharedConnect};
 pub use quotas::Quotas;
 pub(crate) use quotas::{Charge, Meter};
-pub(crate) use rules::{Candidate, Rules};
+pub(crate) use rules::{Candidate, Readmission, Rules};
 pub use verdict::Verdict;
 
 use crate::RunnerOptions;
@@ -87,6 +87,8 @@ pub struct ImageInfo<'a> {
     pub signer: Option<&'a str>,
     /// What it imports: names of functions and variables of the target, and of the runtime (those begin with `__ifunc_`).
     pub imports: &'a [&'a str],
+    /// Whether it is installed already: the policy was [replaced](crate::PolicyHandle::replace), and the check decides whether it stays.
+    pub is_installed: bool,
 }
 
 /// A function of the host's that refuses images. One thread at a time calls it.
@@ -341,8 +343,10 @@ impl Policy {
 
     /// Refuses images for which `check` returns `false`, or a [`Verdict`] that refuses them with a reason; a verdict may also state an
     /// [`Allowance`], which the image then uses. The target calls it at every install of an image that the rest of the
-    /// policy accepts. If the image comes over a link that carries invocations both ways, the link is locked meanwhile: `check`
-    /// must not use a source that sends over it.
+    /// policy accepts, and again for each installed image of each connection when the policy is
+    /// [replaced](crate::PolicyHandle::replace), by that of the new policy: one that it refuses is released, and the invocations of the
+    /// others use the allowance of the new verdict. (Their memory counts as it did, until they are released.) If the image comes over a
+    /// link that carries invocations both ways, the link is locked meanwhile: `check` must not use a source that sends over it.
     pub fn accept_if<V: Into<Verdict>>(
         mut self,
         check: impl Fn(&SourceInfo, &ImageInfo<'_>) -> V + Send + 'static,

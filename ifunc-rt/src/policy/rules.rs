@@ -39,6 +39,19 @@ pub(crate) struct Candidate<'a> {
     pub(crate) signature: Option<&'a Signature>,
 }
 
+/// An image that was installed by the rules before.
+#[derive(Clone, Copy)]
+pub(crate) struct Readmission<'a> {
+    pub(crate) source: &'a SourceInfo,
+    /// By whose authority it was installed.
+    pub(crate) authority: &'a Authority,
+    /// The key that signed it.
+    pub(crate) signed_by: Option<&'a [u8; 32]>,
+    /// Its size in bytes.
+    pub(crate) len: usize,
+    pub(crate) image: &'a InstalledImage,
+}
+
 impl Policy {
     /// The rules of one target. What was counted by those `before` them still counts.
     ///
@@ -92,29 +105,45 @@ impl Rules {
             .for_each(|authority| authority.settle());
     }
 
-    /// By whose authority an image runs that was installed by that of earlier rules.
+    /// By whose authority an image runs that was installed by that of earlier rules, and whose allowance its invocations use beside
+    /// that.
     ///
     /// # Errors
     /// Why it runs no more.
     pub(crate) fn readmit(
         &self,
-        source: &SourceInfo,
-        installed: &Authority,
-        signed_by: Option<&[u8; 32]>,
-        image: &InstalledImage,
-    ) -> Result<Arc<Authority>, Refusal> {
+        installed: Readmission<'_>,
+    ) -> Result<(Arc<Authority>, Option<Allowance>), Refusal> {
+        let Readmission {
+            source,
+            authority: before,
+            signed_by,
+            len,
+            image,
+        } = installed;
         let unsigned = || self.unsigned(source).cloned();
         let authority = match signed_by {
             Some(key) if self.revoked.contains(key) => return Err(Self::refuse_revoked(key)),
             // Only a signature by a key that was known has been verified.
-            Some(key) => match self.keys.get(key).filter(|_| installed.signer().is_some()) {
+            Some(key) => match self.keys.get(key).filter(|_| before.signer().is_some()) {
                 Some(authority) => Ok(Arc::clone(authority)),
                 None => unsigned().ok_or_else(|| self.refuse_unknown(key)),
             },
             None => unsigned().ok_or_else(|| self.refuse_unsigned()),
         }?;
         authority.readmits(image)?;
-        Ok(authority)
+        let imports: Vec<&str> = image.import_names().collect();
+        let about = ImageInfo {
+            name: "",
+            id: &image.id,
+            len,
+            signer: authority.signer(),
+            imports: &imports,
+            is_installed: true,
+        };
+        let names = image.entries.iter().map(|entry| &*entry.name);
+        let allowance = self.ask(source, names, about)?;
+        Ok((authority, allowance))
     }
 
     /// By whose authority an image may be installed, and whose allowance it uses beside that.
@@ -154,11 +183,8 @@ impl Rules {
         self.check(candidate, &authority).map(drop)
     }
 
-    /// Asks the host's own function, if there is one. Returns the allowance that it grants.
+    /// Asks the host's own function about an image that is not installed yet. Returns the allowance that it grants.
     fn check(&self, candidate: Candidate<'_>, authority: &Authority) -> Result<Option<Allowance>, Refusal> {
-        let Some(check) = &self.check else {
-            return Ok(None);
-        };
         let Candidate {
             source,
             id,
@@ -166,20 +192,33 @@ impl Rules {
             image,
             ..
         } = candidate;
-        let signer = authority.signer();
         let imports: Vec<&str> = image.imports().map(|import| import.symbol).collect();
+        let about = ImageInfo {
+            name: "",
+            id,
+            len,
+            signer: authority.signer(),
+            imports: &imports,
+            is_installed: false,
+        };
+        self.ask(source, image.entries().map(|entry| entry.name), about)
+    }
+
+    /// Asks the host's own function, if there is one, about each entry of an image. Returns the allowance that it grants.
+    fn ask<'a>(
+        &self,
+        source: &SourceInfo,
+        names: impl Iterator<Item = &'a str>,
+        about: ImageInfo<'a>,
+    ) -> Result<Option<Allowance>, Refusal> {
+        let Some(check) = &self.check else {
+            return Ok(None);
+        };
         // The host's function is called by one thread at a time. After a panic it may be called again.
         let check = check.lock().unwrap_or_else(PoisonError::into_inner);
         let mut allowance = None;
-        for entry in image.entries() {
-            let about = ImageInfo {
-                name: entry.name,
-                id,
-                len,
-                signer,
-                imports: &imports,
-            };
-            let Verdict(verdict) = check(source, &about);
+        for name in names {
+            let Verdict(verdict) = check(source, &ImageInfo { name, ..about });
             allowance = verdict.map_err(|why| {
                 let why = why.unwrap_or_else(|| "the target's own check refused it".to_owned());
                 Refusal::new(Rejection::Policy, why)

@@ -27,7 +27,7 @@ use super::visits::TakenVisit;
 use crate::observe::{
     About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, limited, run_observed,
 };
-use crate::policy::{Authority, Limited, Meter, SourceInfo};
+use crate::policy::{Allowance, Authority, Limited, Meter, Readmission, SourceInfo};
 use crate::transport::{Link, Peer};
 use crate::travel::companions::Companions;
 
@@ -188,26 +188,31 @@ impl State {
             if let Some(refusal) = &self.ending {
                 return Err(refusal.clone());
             }
-            let Some((authority, signed_by)) = &bound.by else {
+            let Some(by) = &mut bound.by else {
                 return Ok(());
             };
-            let image = bound.counted.entry.image();
-            let readmitted = rules.readmit(&self.source, authority, signed_by.as_ref(), image);
-            let readmitted = readmitted.and_then(|authority| {
-                let Some(kept) = &bound.counted.companions else {
-                    return Ok(authority);
-                };
-                companions::readmit(kept, &self.source, &rules, &authority).map(|()| authority)
+            let readmitted = rules.readmit(Readmission {
+                source: &self.source,
+                authority: &by.authority,
+                signed_by: by.signed_by.as_ref(),
+                len: by.len,
+                image: bound.counted.entry.image(),
+            });
+            let readmitted = readmitted.and_then(|(authority, allowance)| {
+                if let Some(kept) = &bound.counted.companions {
+                    companions::readmit(kept, &self.source, &rules, &authority)?;
+                }
+                Ok((authority, allowance))
             });
             match readmitted {
-                Ok(authority) => {
-                    bound.counted.limit_by(&authority);
-                    bound.by = Some((authority, *signed_by));
+                Ok((authority, allowance)) => {
+                    bound.counted.limit_by(&authority, allowance.as_ref());
+                    by.authority = authority;
                     Ok(())
                 }
                 Err(refusal) => {
                     let (reason, detail) = (refusal.reason, &refusal.detail);
-                    let (ifunc, signer) = (&*bound.counted.entry.name, authority.signer());
+                    let (ifunc, signer) = (&*bound.counted.entry.name, by.authority.signer());
                     limited!(warn, [parent: &self.span] source, ifunc, signer, %reason, %detail, "image released: the policy was replaced");
                     Err(refusal)
                 }
@@ -257,10 +262,20 @@ impl State {
 pub(crate) struct Bound {
     pub(super) counted: Counted,
     metrics: HandleMetrics,
-    /// By whose authority it runs, and the key that signed it. `None`: by that of this node.
-    by: Option<(Arc<Authority>, Option<[u8; 32]>)>,
+    /// What the next policy asks of it. `None`: it runs by the authority of this node.
+    by: Option<InstalledBy>,
     /// What the image counts, until its last entry is released.
     _charges: Option<Arc<Charges>>,
+}
+
+/// By what a source's image was installed.
+#[derive(Debug)]
+struct InstalledBy {
+    authority: Arc<Authority>,
+    /// The key that signed it, whether the policy knows it or not.
+    signed_by: Option<[u8; 32]>,
+    /// The size of the image.
+    len: usize,
 }
 
 /// An entry of an installed image, what counts its invocations, and what every one of them would compute again.
@@ -317,10 +332,8 @@ impl Counted {
         self.companions.clone()
     }
 
-    /// Counts each invocation against the quotas of this authority from now on, if it limits them, and still against those of its
-    /// allowance.
-    fn limit_by(&mut self, authority: &Arc<Authority>) {
-        let allowance = self.limited.as_ref().and_then(|limited| limited.allowance());
+    /// Counts each invocation against the quotas of this authority from now on, if it limits them, and against those of the allowance.
+    fn limit_by(&mut self, authority: &Arc<Authority>, allowance: Option<&Allowance>) {
         self.limited = Limited::new(Some(authority), allowance);
         if self.limited.is_some() {
             self.suits = LIMITED;
@@ -371,7 +384,11 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             Bound {
                 counted,
                 metrics,
-                by: Some((Arc::clone(&authority), signed_by)),
+                by: Some(InstalledBy {
+                    authority: Arc::clone(&authority),
+                    signed_by,
+                    len: size,
+                }),
                 _charges: Some(Arc::clone(&charges)),
             }
         });

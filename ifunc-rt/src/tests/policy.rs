@@ -6,6 +6,7 @@ use ifunc_abi::image::ImageParts;
 
 use super::images;
 use super::logs::Log;
+use super::policy_changes::replace;
 #[cfg(feature = "ucx")]
 use super::running::accepting;
 use super::running::{place, source, unique};
@@ -196,9 +197,14 @@ fn an_allowance_is_shared_by_connections_and_targets() {
     };
     too_long(&mut first, &add);
     // SAFETY: the images of these tests.
-    let policy = unsafe { Policy::trust_every_peer() };
-    first.target.policy().replace(policy).unwrap();
+    let policy = || unsafe { Policy::trust_every_peer() };
+    let same = tenant.clone();
+    let same = policy().accept_if(move |_, _| Verdict::accept_within(&same));
+    replace(&mut first, same);
     too_long(&mut first, &add);
+    // The verdict of the new policy counts.
+    replace(&mut first, policy());
+    assert!(first.call(&add, &5u64.to_le_bytes()).is_ok());
     tenant.set_quotas(Quotas::UNLIMITED);
     assert!(first.call(&add, &5u64.to_le_bytes()).is_ok());
     assert_eq!(tenant.in_flight(), 0);

@@ -5,10 +5,13 @@ use std::time::Duration;
 use super::images;
 use super::policy::{Pair, key};
 use super::running::{place, unique};
-use crate::{Error, Grant, Level, Policy, PolicyError, Quotas, Rejection, RunnerOptions, Unsigned};
+use crate::{
+    Error, Grant, ImageInfo, Level, Policy, PolicyError, Quotas, Rejection, RunnerOptions, SourceInfo,
+    Unsigned, Verdict,
+};
 
 /// Replaces the policy, and polls until it is applied.
-fn replace(pair: &mut Pair, policy: Policy) {
+pub(super) fn replace(pair: &mut Pair, policy: Policy) {
     pair.target.policy().replace(policy).unwrap();
     for _ in 0..8 {
         pair.target.poll(&mut 0u64);
@@ -119,6 +122,34 @@ fn unsigned_code_imports_and_quotas_follow_the_policy() {
     replace(&mut pair, Policy::new());
     let error = pair.call(&handle, &FIVE).unwrap_err();
     assert_eq!(rejection(&error).0, Rejection::Policy, "{error}");
+}
+
+#[test]
+fn an_image_that_the_check_of_the_new_policy_refuses_is_released() {
+    // SAFETY: the images of these tests.
+    let trusting = || unsafe { Policy::trust_every_peer() };
+    let mut pair = Pair::new(
+        &unique("shm"),
+        trusting().accept_if(|_, image| !image.is_installed),
+    );
+    let (add, set) = (pair.load(&images::add(), None), pair.load(&images::set(), None));
+    pair.call(&add, &FIVE).unwrap();
+    pair.call(&set, &FIVE).unwrap();
+    let bytes = images::add().encode().unwrap();
+    let (id, len) = (*blake3::hash(&bytes).as_bytes(), bytes.len());
+    let one = move |_: &SourceInfo, image: &ImageInfo<'_>| match image.name {
+        "add" if image.is_installed && *image.id == id && image.len == len => Verdict::refuse("no longer"),
+        _ => Verdict::accept(),
+    };
+    replace(&mut pair, trusting().accept_if(one));
+    let error = pair.call(&add, &FIVE).unwrap_err();
+    assert_eq!(rejection(&error), (Rejection::Policy, "no longer"), "{error}");
+    // The other one stays, until a check refuses it, too.
+    pair.call(&set, &FIVE).unwrap();
+    replace(&mut pair, trusting().accept_if(|_, _| false));
+    let error = pair.call(&set, &FIVE).unwrap_err();
+    assert_eq!(rejection(&error).0, Rejection::Policy, "{error}");
+    assert_eq!(pair.target.connections(), 1);
 }
 
 #[test]

@@ -2,13 +2,26 @@
 
 use std::time::{Duration, Instant};
 
+use ifunc_rt::keys::{SecretKey, Signatures};
 use ifunc_rt::{Error, Rejection};
 use ifuncd_interfaces::NodeError;
-use ifuncd_tests_ifuncs::{d_count, d_get, d_put, d_spin, d_sum, d_time};
+use ifuncd_tests_ifuncs::{d_all, d_count, d_get, d_put, d_spin, d_sum, d_time};
 use rustix::process::Signal;
 
 use super::capabilities::error;
 use super::running::{Daemon, OWN, connect, handle};
+
+/// Calls until a call is refused: a target applies its policy within a few polls.
+fn until_refused<T: std::fmt::Debug>(call: impl Fn() -> Result<T, Error>) -> (Rejection, String) {
+    let deadline = Instant::now() + super::running::TIMEOUT;
+    loop {
+        match call() {
+            Err(Error::Rejected { why, detail, .. }) => return (why, detail),
+            other => assert!(Instant::now() < deadline, "{other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 #[test]
 fn a_configuration_that_is_read_again_holds_at_once() {
@@ -17,40 +30,81 @@ fn a_configuration_that_is_read_again_holds_at_once() {
     let put = handle::<d_put>(&source, "d_put");
     let put = || put.call(&(b"k".as_slice(), b"v".as_slice())).unwrap().wait();
     assert_eq!(put().unwrap(), 0);
+    std::fs::write(daemon.path("data/file"), b"0123456789").unwrap();
+    let all = handle::<d_all>(&source, "d_all");
+    // What reading a file and what storing it returned.
+    let all = || {
+        let [read, stored, ..] = all.call("file").unwrap().wait().unwrap();
+        (read, stored)
+    };
+    assert_eq!(all(), (10, 0));
+    let denied = error(NodeError::Denied);
     let less = OWN.replace("\"store\", ", "");
     daemon.write(&less, "");
     daemon.signal(Signal::HUP);
     daemon.wait_for_log("the configuration was read again");
-    // The image that is there stays there; what it calls is refused.
-    assert_eq!(put().unwrap(), error(NodeError::Denied));
+    // An image that may use nothing of what it needs is released, and refused. One that may use some of it stays; the other calls of
+    // it are refused.
     let other = daemon.connect();
-    let refused = handle::<d_put>(&other, "d_put")
-        .call(&(b"k".as_slice(), b"v".as_slice()))
-        .unwrap()
-        .wait();
-    assert!(
-        matches!(
-            refused,
-            Err(Error::Rejected {
-                why: Rejection::Policy,
-                ..
-            })
-        ),
-        "{refused:?}"
-    );
+    let other = handle::<d_put>(&other, "d_put");
+    let other = || other.call(&(b"k".as_slice(), b"v".as_slice())).unwrap().wait();
+    for (why, detail) in [until_refused(put), until_refused(other)] {
+        assert!(
+            why == Rejection::Policy && detail.contains("the image uses `store`"),
+            "{why}: {detail}"
+        );
+    }
+    assert_eq!(all(), (10, denied));
     // A file with a mistake changes nothing, nor does one that changes what is fixed.
     daemon.write(&OWN.replace("unsigned", "unsinged"), "");
     daemon.signal(Signal::HUP);
     daemon.wait_for_log("`peer.unsinged`: unknown field `unsinged`");
-    assert_eq!(put().unwrap(), error(NodeError::Denied));
+    assert_eq!(all(), (10, denied));
     daemon.write(OWN, "threads = 7\n");
     daemon.signal(Signal::HUP);
     daemon.wait_for_log("`listen.threads` cannot change while the daemon runs");
-    assert_eq!(put().unwrap(), error(NodeError::Denied));
+    assert_eq!(all(), (10, denied));
     daemon.write(OWN, "");
     daemon.signal(Signal::HUP);
-    while put().unwrap() != 0 {
+    while all() != (10, 0) {
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn code_of_a_signer_that_is_removed_runs_no_more() {
+    let key = |name: &str| SecretKey::generate(name).unwrap();
+    let (builds, other) = (key("builds"), key("other"));
+    let signer = |name: &str, key: &SecretKey| {
+        format!("[[signer]]\nname = \"{name}\"\npublic = \"{}\"\n", key.public())
+    };
+    // Of another peer, unsigned code runs: the runtime itself would accept that of all.
+    let peers = "[[peer]]\nname = \"trusted\"\nuser = 12345\ncapabilities = []\nunsigned = true\n\
+                 [[peer]]\nname = \"own\"\nuser = \"own\"\ncapabilities = [\"time\"]\n";
+    let both = format!("{peers}{}{}", signer("builds", &builds), signer("other", &other));
+    for (changed, reason) in [
+        (format!("{peers}{}", signer("other", &other)), "signed code only"),
+        (
+            both.replace("[\"time\"]", "[\"time\"]\nsigners = [\"other\"]"),
+            "may not send code that `builds` signed",
+        ),
+    ] {
+        let daemon = Daemon::start("process", &both);
+        let source = daemon.connect();
+        let mut signatures = Signatures::default();
+        signatures.add(builds.sign(handle::<d_time>(&daemon.connect(), "d_time").id()));
+        source.add_signatures(&signatures);
+        let time = handle::<d_time>(&source, "d_time");
+        assert!(time.call(&0).unwrap().wait().is_ok());
+        daemon.write(&changed, "");
+        daemon.signal(Signal::HUP);
+        daemon.wait_for_log("the configuration was read again");
+        let (why, detail) = until_refused(|| time.call(&0).unwrap().wait());
+        assert!(
+            why == Rejection::Policy && detail.contains(reason),
+            "{why}: {detail}"
+        );
+        assert_eq!(daemon.metric("ifuncd_images_total{peer=\"own\"}"), 1.0);
     }
 }
 
