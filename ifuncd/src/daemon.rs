@@ -293,12 +293,28 @@ impl Daemon {
             unsafe { policy::of(&config, &target.node) }
         });
         let policies: Vec<_> = policies.collect::<Result<_, _>>().map_err(text)?;
-        for (target, policy) in self.targets.iter().zip(policies) {
-            target.policy.replace(policy).map_err(text)?;
-        }
+        // The peers come first: the targets ask about what is installed once they have their policy, and that is judged by the peers.
         self.data.peers.replace(&config.peers);
+        for (index, policy) in policies.into_iter().enumerate() {
+            if let Err(error) = self.targets[index].policy.replace(policy) {
+                self.put_back(index);
+                return Err(error.to_string());
+            }
+        }
         self.config = config;
         Ok(())
+    }
+
+    /// Lets the configuration hold again that held before: for the peers, and for the first targets, which have a new policy.
+    fn put_back(&self, targets: usize) {
+        self.data.peers.replace(&self.config.peers);
+        for target in &self.targets[..targets] {
+            // SAFETY: who starts the daemon promised it for what the file said.
+            let policy = unsafe { policy::of(&self.config, &target.node) };
+            if let Err(error) = policy.and_then(|policy| target.policy.replace(policy)) {
+                tracing::error!(address = target.address, %error, "the policy is not what it was");
+            }
+        }
     }
 
     /// Runs what was sent, until there is nothing more or the time is over, and stops.
