@@ -18,6 +18,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Kinds of lines that are remembered.
 const MAX_KINDS: usize = 4096;
 
+/// Bytes of what a peer wrote, such as a path, that a line has.
+const MAX_TEXT: usize = 256;
+
 /// The target of these events.
 pub const TARGET: &str = "ifuncd::audit";
 
@@ -54,11 +57,16 @@ fn admits(kind: &str, now: Instant) -> Option<u64> {
     Some(std::mem::take(&mut known.suppressed))
 }
 
+/// As much of what a peer wrote as a line has.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT)]
+}
+
 /// A call of an interface was refused.
 pub(crate) fn call_refused(peer: &str, capability: Capability, why: NodeError, what: &str) {
     let kind = format!("{peer} {capability} {why:?}");
     if let Some(suppressed) = admits(&kind, Instant::now()) {
-        let suppressed = (suppressed > 0).then_some(suppressed);
+        let (suppressed, what) = ((suppressed > 0).then_some(suppressed), cut(what));
         tracing::warn!(target: TARGET, peer, %capability, reason = ?why, what, suppressed, "call refused: {why}");
     }
 }
@@ -67,7 +75,7 @@ pub(crate) fn call_refused(peer: &str, capability: Capability, why: NodeError, w
 pub(crate) fn image_refused(peer: Option<&str>, image: &str, why: &str) {
     let kind = format!("{} image", peer.unwrap_or_default());
     if let Some(suppressed) = admits(&kind, Instant::now()) {
-        let suppressed = (suppressed > 0).then_some(suppressed);
+        let (suppressed, image) = ((suppressed > 0).then_some(suppressed), cut(image));
         tracing::warn!(target: TARGET, peer, image, suppressed, "image refused: {why}");
     }
 }
@@ -75,6 +83,14 @@ pub(crate) fn image_refused(peer: Option<&str>, image: &str, why: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(cut("path"), "path");
+        let long = "ä".repeat(4096);
+        assert_eq!(cut(&long), &long[..MAX_TEXT]);
+        assert_eq!(cut(&format!("a{long}")).len(), MAX_TEXT - 1);
+    }
 
     #[test]
     fn a_flood_is_a_burst_and_a_line_per_second() {
