@@ -148,6 +148,8 @@ pub struct Peers(RwLock<Table>);
 #[derive(Debug, Default)]
 struct Table {
     by_identity: HashMap<Identity, Arc<Peer>>,
+    /// Those that were left out. One that is named again is the same for connections that it had before.
+    removed: HashMap<Identity, Arc<Peer>>,
 }
 
 impl Peers {
@@ -159,10 +161,12 @@ impl Peers {
         peers
     }
 
-    /// Replaces them. One that is recognised by the same keeps what it has used; one that is left out may use nothing from now on.
+    /// Replaces them. One that is recognised by the same keeps what it has used; one that is left out may use nothing until it is
+    /// named again.
     pub fn replace(&self, all: &[PeerSettings]) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut before = std::mem::take(&mut table.by_identity);
+        let mut before = std::mem::take(&mut table.removed);
+        before.extend(table.by_identity.drain());
         for settings in all {
             let peer = match before.remove(&settings.identity) {
                 Some(peer) => {
@@ -173,13 +177,14 @@ impl Peers {
             };
             table.by_identity.insert(settings.identity.clone(), peer);
         }
-        for peer in before.into_values() {
+        for peer in before.values() {
             let settings = PeerSettings {
                 capabilities: Capabilities::default(),
                 ..PeerSettings::clone(&peer.settings())
             };
             peer.set(settings);
         }
+        table.removed = before;
     }
 
     /// The peer that a connected source is.
@@ -202,5 +207,44 @@ impl Peers {
         let mut all: Vec<_> = table.by_identity.values().cloned().collect();
         all.sort_by_key(|peer| Arc::clone(&peer.settings().name));
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(name: &str, user: u32) -> PeerSettings {
+        PeerSettings {
+            name: name.into(),
+            identity: Identity::User(user),
+            namespace: name.into(),
+            capabilities: [Capability::Store].into_iter().collect(),
+            unsigned: true,
+            signers: None,
+            folder: String::new(),
+            writes_files: false,
+            quotas: Quotas::UNLIMITED,
+            calls_per_second: None,
+            store_bytes: 0,
+            memory_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_named_again_is_the_same() {
+        let (ada, bob) = (settings("ada", 1), settings("bob", 2));
+        let peers = Peers::new(&[ada.clone(), bob.clone()]);
+        let of_ada = Arc::clone(&peers.all()[0]);
+        assert!(of_ada.admit(Capability::Store).is_ok());
+        // Left out twice, as when something else changes meanwhile.
+        for _ in 0..2 {
+            peers.replace(std::slice::from_ref(&bob));
+            assert_eq!(peers.all().len(), 1);
+            assert_eq!(of_ada.admit(Capability::Store).map(drop), Err(NodeError::Denied));
+        }
+        peers.replace(&[ada, bob]);
+        assert!(Arc::ptr_eq(&of_ada, &peers.all()[0]));
+        assert!(of_ada.admit(Capability::Store).is_ok());
     }
 }
