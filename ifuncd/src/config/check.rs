@@ -208,13 +208,6 @@ impl Check<'_> {
             }
             addresses.push(address.get_ref().clone());
         }
-        let files = [&table.key, &table.certificate, &table.authority, &table.revoked];
-        let key_files = files
-            .into_iter()
-            .take(2)
-            .flatten()
-            .map(|file| self.path_of(file))
-            .collect();
         let keys = table.key.as_ref().and_then(|file| {
             let read = SecretKey::read(self.path_of(file)).map(TlsKeys::new);
             self.or_note(
@@ -275,7 +268,6 @@ impl Check<'_> {
             addresses,
             threads: positive(&table.threads, 2) as usize,
             keys,
-            key_files,
             authority,
             max_connections: positive(&table.max_connections, 1024) as usize,
             drain: table.drain.map_or(Duration::from_secs(10), |Time(time)| time),

@@ -61,8 +61,6 @@ pub struct Listen {
     pub threads: usize,
     /// Its key, and its certificate.
     pub keys: Option<TlsKeys>,
-    /// What stands for the keys when two configurations are compared.
-    key_files: Vec<PathBuf>,
     /// Who certifies sources.
     pub authority: Option<CertificateAuthority>,
     /// Connections of each target.
@@ -177,7 +175,8 @@ impl Config {
             (mine.addresses != yours.addresses, "`listen.addresses`"),
             (mine.threads != yours.threads, "`listen.threads`"),
             (
-                mine.key_files != yours.key_files,
+                // What is in the files, wherever they are.
+                mine.keys != yours.keys,
                 "`listen.key` and `listen.certificate`",
             ),
             (

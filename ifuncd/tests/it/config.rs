@@ -99,6 +99,32 @@ fn a_mistake_names_line_column_and_key() {
 }
 
 #[test]
+fn another_key_in_the_same_file_is_a_change() {
+    let folder = TempDir::new().unwrap();
+    let (file, key) = (
+        folder.path().join("ifuncd.toml"),
+        folder.path().join("ifuncd.key"),
+    );
+    let read = || {
+        let text = GOOD.replace("[listen]\n", "[listen]\nkey = \"ifuncd.key\"\n");
+        Config::of_text(&text, &file).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let write = || {
+        let secret = ifunc_rt::keys::SecretKey::generate("ifuncd").unwrap();
+        secret.write_new(&key).unwrap();
+    };
+    write();
+    let before = read();
+    assert!(before.differs_in_fixed(&read()).is_empty());
+    std::fs::remove_file(&key).unwrap();
+    write();
+    assert_eq!(
+        before.differs_in_fixed(&read()),
+        ["`listen.key` and `listen.certificate`"]
+    );
+}
+
+#[test]
 fn the_command_says_it() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("ifuncd.toml");
