@@ -320,7 +320,8 @@ impl Daemon {
     /// Runs what was sent, until there is nothing more or the time is over, and stops.
     fn drain(self) {
         tell("STOPPING=1");
-        let deadline = Instant::now() + self.config.listen.drain;
+        let now = Instant::now();
+        let deadline = now.checked_add(self.config.listen.drain).unwrap_or(now);
         self.counters.is_draining.store(true, Ordering::Relaxed);
         for target in &self.targets {
             target.policy.close_to_new_sources(true);

@@ -20,6 +20,9 @@ use super::{Config, ConfigError, Faults, Files, Listen, Log, Store};
 use crate::capability::Capability;
 use crate::peer::PeerSettings;
 
+/// The longest `drain`.
+const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Where the problem is, and what it is; the help follows.
 pub(super) type Wrong = (Range<usize>, String, Option<String>);
 
@@ -264,13 +267,25 @@ impl Check<'_> {
                 self.wrong(key, number.span(), "0 serves nobody", "write at least 1");
             }
         }
+        let drain = table.drain.map(|drain| {
+            let Time(time) = *drain.get_ref();
+            if time > MAX_DRAIN {
+                self.wrong(
+                    "listen.drain",
+                    drain.span(),
+                    "a daemon that stops waits for a day at most",
+                    "write `\"10s\"`, or another time up to `\"1440min\"`",
+                );
+            }
+            time
+        });
         Listen {
             addresses,
             threads: positive(&table.threads, 2) as usize,
             keys,
             authority,
             max_connections: positive(&table.max_connections, 1024) as usize,
-            drain: table.drain.map_or(Duration::from_secs(10), |Time(time)| time),
+            drain: drain.unwrap_or(Duration::from_secs(10)),
             share_stats: table.share_stats,
         }
     }

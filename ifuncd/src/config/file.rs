@@ -39,7 +39,7 @@ pub(super) struct ListenTable {
     pub(super) authority: Option<Spanned<String>>,
     pub(super) revoked: Option<Spanned<String>>,
     pub(super) max_connections: Option<Spanned<u32>>,
-    pub(super) drain: Option<Time>,
+    pub(super) drain: Option<Spanned<Time>>,
     #[serde(default)]
     pub(super) share_stats: bool,
 }

@@ -99,6 +99,20 @@ fn a_mistake_names_line_column_and_key() {
 }
 
 #[test]
+fn a_drain_has_an_end() {
+    let text = |drain: &str| GOOD.replace("[listen]\n", &format!("[listen]\ndrain = \"{drain}\"\n"));
+    for long in ["1441min", "18446744073709551615s", "307445734561825860min"] {
+        let why = wrong(&text(long));
+        assert!(
+            why.contains("`listen.drain`: a daemon that stops waits for a day at most"),
+            "{why}"
+        );
+    }
+    let config = Config::of_text(&text("1440min"), Path::new("/nowhere/ifuncd.toml"));
+    assert_eq!(config.unwrap().listen.drain.as_secs(), 86_400);
+}
+
+#[test]
 fn another_key_in_the_same_file_is_a_change() {
     let folder = TempDir::new().unwrap();
     let (file, key) = (
