@@ -82,7 +82,9 @@ impl Database {
     /// The system's.
     pub fn flush(&self) -> Result<(), redb::Error> {
         if self.has_changes.swap(false, Ordering::AcqRel) {
-            self.file.begin_write()?.commit()?;
+            let commit = || -> Result<(), redb::Error> { Ok(self.file.begin_write()?.commit()?) };
+            // The next flush tries again.
+            return commit().inspect_err(|_| self.has_changes.store(true, Ordering::Release));
         }
         Ok(())
     }
