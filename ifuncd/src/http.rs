@@ -57,28 +57,37 @@ pub fn serve(
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            if running.fetch_add(1, Ordering::AcqRel) >= MAX_REQUESTS {
-                running.fetch_sub(1, Ordering::AcqRel);
+            let Some(running) = Running::begin(&running) else {
                 continue;
-            }
-            let request = {
-                let (answer, running) = (Arc::clone(&answer), Arc::clone(&running));
-                move || {
-                    // The peer learns of it by the end of its connection.
-                    let _ = one(&stream, &*answer);
-                    running.fetch_sub(1, Ordering::AcqRel);
-                }
             };
-            if thread::Builder::new()
-                .name("metrics".into())
-                .spawn(request)
-                .is_err()
-            {
-                running.fetch_sub(1, Ordering::AcqRel);
-            }
+            let answer = Arc::clone(&answer);
+            let request = move || {
+                let _running = running;
+                // The peer learns of it by the end of its connection.
+                let _ = one(&stream, &*answer);
+            };
+            // A request without a thread ends here.
+            let _ = thread::Builder::new().name("metrics".into()).spawn(request);
         }
     })?;
     Ok(address)
+}
+
+/// A request that is answered; dropped, by a panic too, it is over.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    /// `None`: as many are answered as may be.
+    fn begin(running: &Arc<AtomicUsize>) -> Option<Self> {
+        let this = Self(Arc::clone(running));
+        (this.0.fetch_add(1, Ordering::AcqRel) < MAX_REQUESTS).then_some(this)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Serves one request.
@@ -159,8 +168,15 @@ mod tests {
     #[test]
     fn requests_are_answered_or_refused() {
         let any = "127.0.0.1:0".parse().unwrap();
-        let answer = |path: &str| (path == "/health").then(|| Answer::text("200 OK", "ok"));
+        let answer = |path: &str| {
+            assert_ne!(path, "/panic");
+            (path == "/health").then(|| Answer::text("200 OK", "ok"))
+        };
         let address = serve(any, answer).unwrap();
+        // Requests whose answer panics are over, too.
+        for _ in 0..2 * MAX_REQUESTS {
+            assert_eq!(ask(address, b"GET /panic HTTP/1.1\r\n\r\n"), "");
+        }
         let found = ask(address, b"GET /health?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(
             found.starts_with("HTTP/1.1 200 OK\r\n") && found.ends_with("\r\n\r\nok\n"),
