@@ -37,7 +37,7 @@ const HEADER: &str = include_str!("../../include/ifunc.h");
 const FLAGS_OF_AARCH64: [&str; 1] = ["-mno-outline-atomics"];
 const FLAGS_OF_GCC_FOR_AARCH64: [&str; 1] = ["--param=stack-clash-protection-guard-size=12"];
 
-/// The C compiler: the one of the options, of the environment, or `cc`; of several for a triple, see [`choice`](super::choice).
+/// The C compiler: the one of the options, of the environment, or `cc`; of several for a triple, see [`choice`].
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
     program: String,
