@@ -1,6 +1,6 @@
 //! The platforms of a build: each library is made for one of them, and holds slices for all.
 
-use ifunc_build::{Cpu, Slice};
+use ifunc_build::{Cpu, Slice, this_machine};
 
 use crate::error::Failure;
 
@@ -60,11 +60,6 @@ pub(crate) fn libraries(triples: &[Option<String>], cpus: &[Cpu]) -> Result<Vec<
         }
     });
     Ok(libraries.collect())
-}
-
-/// The triple of this machine's programs.
-fn this_machine() -> String {
-    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
 #[cfg(test)]

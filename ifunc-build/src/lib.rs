@@ -57,3 +57,4 @@ pub use options::{BuildOptions, COptions, Color, OptLevel};
 pub use own_crates::is_own_crate;
 pub use progress::{Progress, Quiet};
 pub use slices::Slice;
+pub use triple::this_machine;

@@ -1,7 +1,7 @@
 //! The machines that the slices of a library are built for.
 
 use crate::c::compiles_for_all;
-use crate::triple::Triple;
+use crate::triple::{Triple, this_machine};
 use crate::{BuildOptions, COptions, Cpu};
 
 /// The machines that a further slice of a library is built for.
@@ -22,7 +22,7 @@ impl Slice {
 
     /// Whether it is of another architecture than the first slice. Images for several triples of one are the same.
     fn is_of_other(&self, first: Option<&str>) -> bool {
-        let this_machine = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let this_machine = this_machine();
         let arch = |triple: &str| Triple::of_compiler(triple).arch();
         let of = self.triple.as_deref();
         of.is_some_and(|triple| arch(triple) != arch(first.unwrap_or(&this_machine)))

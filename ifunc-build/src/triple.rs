@@ -12,6 +12,12 @@ const KNOWN: [(&str, u16, &str); 2] = [
     ("aarch64", ARCH_AARCH64, "aarch64-linux-gnu"),
 ];
 
+/// A target triple of this machine's architecture: that of its programs, as far as the architecture of an image depends on it.
+#[must_use]
+pub fn this_machine() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
 /// A target triple, such as `aarch64-unknown-linux-gnu`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Triple {

@@ -2,7 +2,7 @@
 
 use super::Compiler;
 use crate::BuildError;
-use crate::triple::{Triple, arch_of_machine};
+use crate::triple::{Triple, arch_of_machine, this_machine};
 
 /// A variable that is set.
 struct Named {
@@ -52,7 +52,7 @@ pub(crate) fn compiles_for_all(words: &str) -> bool {
 
 /// GNU's compiler for a triple: `cc` if that is this machine's.
 fn default_of(triple: &Triple) -> String {
-    match std::env::consts::ARCH == triple.name().split('-').next().unwrap_or_default() {
+    match Triple::of_compiler(&this_machine()).arch() == triple.arch() {
         true => "cc".into(),
         false => format!("{}-gcc", triple.tools()),
     }
