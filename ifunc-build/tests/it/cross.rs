@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 use crate::common::files::Files;
 use crate::common::workspace::{DEPENDS, Workspace};
 use ifunc_abi::image::{ARCH_AARCH64, Image, ImportKind};
-use ifunc_build::{BuildError, BuildOptions, COptions, Cpu, Quiet, build_c, build_packages, read_library};
+use ifunc_build::{
+    BuildError, BuildOptions, COptions, Cpu, Quiet, Slice, build_c, build_packages, read_library,
+};
 
 pub(crate) const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 pub(crate) const GCC: &str = "aarch64-linux-gnu-gcc";
@@ -185,6 +187,21 @@ fn cpu_features_are_stated() {
     assert_eq!(
         features("armv8.1-a+jsconv", &["-march=armv8.4-a"]).unwrap(),
         bits("armv8.4-a")
+    );
+    // Neither has all that the other one has.
+    let options_of_both = COptions {
+        cpu: Cpu::from_name("armv8-a+lse").unwrap(),
+        slices: vec![Slice::of_cpu(Cpu::from_name("armv8-a+aes").unwrap())],
+        ..options(&files)
+    };
+    let both = files.build_with(&["count.c"], &options_of_both);
+    let [aes] = &both[0].other_slices[..] else {
+        panic!("{both:?}");
+    };
+    let lse = Image::parse(&both[0].image).unwrap().cpu_features();
+    assert_eq!(
+        [lse, aes.machine.cpu_features],
+        [bits("armv8-a+lse"), bits("armv8-a+aes")]
     );
     // Of another architecture: the least CPU of this one.
     assert_eq!(features("x86-64-v3", &[]).unwrap(), 0);
