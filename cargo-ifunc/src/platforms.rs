@@ -14,7 +14,7 @@ pub(crate) struct LibraryPlatforms {
 }
 
 /// The libraries for these triples (`None`: this machine's) and CPUs: one for each triple, with slices for all of them. Of several
-/// CPUs of one architecture, the least is that of the first slice.
+/// CPUs of one architecture, the one with the fewest features is that of the first slice, and of equal ones the one named first.
 ///
 /// # Errors
 /// A CPU is of none of the triples.
@@ -40,7 +40,7 @@ pub(crate) fn libraries(triples: &[Option<String>], cpus: &[Cpu]) -> Result<Vec<
             .copied()
             .filter(|cpu| cpu.is_of(&name(triple)))
             .collect();
-        own.sort_by_key(|cpu| (cpu.features().count_ones(), *cpu));
+        own.sort_by_key(|cpu| cpu.features().count_ones());
         // Of another architecture, it stands for the least CPU.
         if own.is_empty() { vec![Cpu::default()] } else { own }
     };

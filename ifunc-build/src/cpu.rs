@@ -10,7 +10,7 @@ use crate::triple::Triple;
 /// CPUs have beyond the baseline.
 ///
 /// x86-64 has the levels of its psABI: `x86-64-v1` to `x86-64-v4`. AArch64 has versions and features: `armv8-a`,
-/// `armv8.1-a+dotprod`.
+/// `armv8.1-a+dotprod`. C compilers have `jsconv`, `fcma`, `frintts` and `rcpc2` only with a version: `armv8.3-a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cpu {
     arch: u16,
@@ -19,27 +19,35 @@ pub struct Cpu {
 
 const NAMES: [&str; 4] = ["x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4"];
 
-/// Versions of AArch64, and the features that they add to `armv8-a`. Compilers write no instruction of later ones that is not one of
-/// a feature, unless flags ask for it.
-const VERSIONS: [(&str, &[&str]); 3] = [
+/// Versions of AArch64, each with the features of those before it, and the features that they add to `armv8-a`. Compilers write no
+/// instruction of a version that is not one of a feature, unless flags ask for it.
+const VERSIONS: [(&str, &[&str]); 6] = [
     ("armv8-a", &[]),
     ("armv8.1-a", &["lse", "crc", "rdm"]),
     ("armv8.2-a", &["lse", "crc", "rdm"]),
+    ("armv8.3-a", &["lse", "crc", "rdm", "rcpc", "jsconv", "fcma"]),
+    (
+        "armv8.4-a",
+        &[
+            "lse", "crc", "rdm", "rcpc", "jsconv", "fcma", "dotprod", "flagm", "rcpc2",
+        ],
+    ),
+    (
+        "armv8.5-a",
+        &[
+            "lse", "crc", "rdm", "rcpc", "jsconv", "fcma", "dotprod", "flagm", "rcpc2", "frintts",
+        ],
+    ),
 ];
 
-/// Clang has the usual name of it.
+/// Features that C compilers have only with a version: no name in `-march` stands for them in all compilers.
+const OF_VERSIONS_IN_C: [&str; 4] = ["jsconv", "fcma", "frintts", "rcpc2"];
+
+/// The name of `rdm` in `-march` of GCC. Clang has the usual one.
 const RDM_OF_GCC: &str = "rdma";
 
-/// The names of features in `-march` of C compilers, where they have another one there. Some are part of a version there, and have none.
-const OF_C: [(&str, Option<&str>); 6] = [
-    ("rdm", Some(RDM_OF_GCC)),
-    ("jsconv", None),
-    ("fcma", None),
-    ("frintts", None),
-    ("rcpc2", None),
-    // Vectors of 16 bits come with the arithmetic.
-    ("fp16", Some("fp16")),
-];
+/// With half precision, C compilers add instructions from this version on that no image can state.
+const FP16_FML_SINCE: &str = "armv8.4-a";
 
 impl Cpu {
     /// x86-64-v1: every x86-64 CPU.
@@ -154,23 +162,66 @@ impl Cpu {
         }
     }
 
-    /// The value of `-march` of C compilers; `None` for an architecture that is not known.
+    /// The value of `-march` of C compilers; `None` for an architecture that is not known. Without those of
+    /// [`not_in_c`](Self::not_in_c).
     pub(crate) fn march(self, is_clang: bool) -> Option<String> {
         match self.arch {
             ARCH_X86_64 => Some(self.of_compilers()),
             ARCH_AARCH64 => {
                 let (version, rest) = self.version();
-                let names = rest.filter_map(|name| {
-                    let own = OF_C.iter().find(|(known, _)| *known == name);
-                    let own = own.map_or(Some(name), |(_, own)| *own);
-                    own.filter(|own| !is_clang || *own != RDM_OF_GCC)
-                        .or_else(|| (is_clang && name == "rdm").then_some(name))
+                let of_c = rest.filter(|name| !OF_VERSIONS_IN_C.contains(name));
+                let names = of_c.map(|name| match name {
+                    "rdm" if !is_clang => format!("+{RDM_OF_GCC}"),
+                    "fp16" if version >= FP16_FML_SINCE => "+fp16+nofp16fml".into(),
+                    name => format!("+{name}"),
                 });
-                let names: String = names.map(|name| format!("+{name}")).collect();
-                Some(format!("{version}{names}"))
+                Some(format!("{version}{}", names.collect::<String>()))
             }
             _ => None,
         }
+    }
+
+    /// What C compilers take a value of `-march` for, as far as they may not say so by their macros.
+    pub(crate) fn of_march(march: &str) -> u64 {
+        let mut parts = march.split('+');
+        let version = parts.next().unwrap_or_default();
+        let known = VERSIONS.iter().rev();
+        // Later ones have what the last known one has: `armv8.6-a`, `armv9-a`.
+        let is_later =
+            |known: &str| version.starts_with("armv") && version.ends_with("-a") && version > known;
+        let mut known = known.filter(|(name, _)| *name == version || is_later(name));
+        let of_version = known.next().map_or(&[][..], |(_, features)| features);
+        let names = of_version.iter().copied().chain(parts);
+        let names = names.map(|name| if name == RDM_OF_GCC { "rdm" } else { name });
+        names.filter_map(aarch64_bit).fold(0, |bits, bit| bits | bit)
+    }
+
+    /// The features that no option of C compilers asks for, without a version that has more.
+    pub(crate) fn not_in_c(self) -> Vec<&'static str> {
+        match self.arch {
+            ARCH_AARCH64 => {
+                let (_, rest) = self.version();
+                rest.filter(|name| OF_VERSIONS_IN_C.contains(name)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The nearest CPUs whose features C compilers can be asked for: without those of [`not_in_c`](Self::not_in_c), and the least
+    /// version that has them.
+    pub(crate) fn nearest_in_c(self) -> (Self, Self) {
+        let bits = |names: &[&str]| {
+            let bits = names.iter().copied().filter_map(aarch64_bit);
+            bits.fold(0, |bits, bit| bits | bit)
+        };
+        let lacks = bits(&self.not_in_c());
+        let mut versions = VERSIONS.iter().map(|(_, features)| bits(features));
+        let more = versions.find(|version| version & lacks == lacks).unwrap_or(lacks);
+        let without = Self {
+            features: self.features & !lacks,
+            ..self
+        };
+        (without, self.having(more))
     }
 
     /// The name of a level of x86-64 in compilers: v1 has no number there.
@@ -194,10 +245,13 @@ impl Cpu {
                 .all(|name| self.aarch64_features().any(|has| has == *name))
         };
         // Of two with the same features the first.
-        let (version, of_version) = match has_all(VERSIONS[1].1) {
-            true => VERSIONS[1],
-            false => VERSIONS[0],
-        };
+        let mut found = VERSIONS[0];
+        for version in VERSIONS {
+            if version.1.len() > found.1.len() && has_all(version.1) {
+                found = version;
+            }
+        }
+        let (version, of_version) = found;
         let rest = self.aarch64_features().filter(|name| !of_version.contains(name));
         (version, rest)
     }
@@ -254,6 +308,12 @@ mod tests {
         let second = Cpu::from_name("armv8.2-a+fp16").unwrap();
         assert_eq!(second.to_string(), "armv8.1-a+fp16");
         assert_eq!(Cpu::from_name(&second.to_string()), Some(second));
+        for (version, _) in VERSIONS
+            .into_iter()
+            .filter(|(version, _)| *version != "armv8.2-a")
+        {
+            assert_eq!(Cpu::from_name(version).unwrap().to_string(), version);
+        }
         for name in [
             "",
             "native",
@@ -261,7 +321,7 @@ mod tests {
             "armv8-a+",
             "armv8-a+avx",
             "lse",
-            "armv8.3-a",
+            "armv8.9-a",
         ] {
             assert_eq!(Cpu::from_name(name), None, "{name}");
         }
@@ -273,7 +333,22 @@ mod tests {
         assert_eq!(Cpu::V4.flags_of_rustc(), ["-Ctarget-cpu=x86-64-v4"]);
         assert_eq!(Cpu::ARMV8.march(false).as_deref(), Some("armv8-a"));
         let cpu = Cpu::from_name("armv8.1-a+jsconv+sve").unwrap();
-        assert_eq!(cpu.march(false).as_deref(), Some("armv8.1-a+sve"));
+        assert_eq!(cpu.not_in_c(), ["jsconv"]);
+        let (without, version) = cpu.nearest_in_c();
+        assert_eq!(
+            (without.to_string(), version.to_string()),
+            ("armv8.1-a+sve".into(), "armv8.3-a+sve".into())
+        );
+        for (name, march) in [
+            ("armv8.3-a", "armv8.3-a"),
+            ("armv8.3-a+dotprod+fp16", "armv8.3-a+fp16+dotprod"),
+            ("armv8.5-a+fp16+sve", "armv8.5-a+fp16+nofp16fml+sve"),
+        ] {
+            let cpu = Cpu::from_name(name).unwrap();
+            assert!(cpu.not_in_c().is_empty());
+            assert_eq!(cpu.march(false).as_deref(), Some(march));
+            assert_eq!(Cpu::of_march(march), cpu.features(), "{march}");
+        }
         assert_eq!(
             Cpu::from_name("armv8-a+rdm").unwrap().march(false).as_deref(),
             Some("armv8-a+rdma")
@@ -290,5 +365,9 @@ mod tests {
             "-Ctarget-feature=-outline-atomics,+lse,+crc,+rdm,+jsconv,+sve"
         );
         assert_eq!(Cpu::baseline(243).march(false), None);
+        let later = ["armv8.7-a", "armv9-a", "armv9.2-a"].map(Cpu::of_march);
+        assert_eq!(later, [Cpu::of_march("armv8.5-a"); 3]);
+        assert_eq!(Cpu::of_march("armv8-a+rdma+rng"), aarch64_bit("rdm").unwrap());
+        assert_eq!(Cpu::of_march("native"), 0);
     }
 }

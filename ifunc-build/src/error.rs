@@ -133,6 +133,20 @@ pub enum BuildError {
         /// How code finds out what the CPU has.
         check: &'static str,
     },
+    /// A CPU has features that no option of C compilers asks for.
+    #[error(
+        "`--cpu {cpu}` has {features}, which C compilers know only as a part of a version\nhelp: `--cpu {version}` is the least version with it, `--cpu {without}` is without it; Rust code alone builds for `{cpu}`"
+    )]
+    FeaturesOfC {
+        /// The CPU.
+        cpu: crate::Cpu,
+        /// Its features that have no name in C compilers.
+        features: String,
+        /// The least version that has them, and the other features.
+        version: crate::Cpu,
+        /// The other features alone.
+        without: crate::Cpu,
+    },
     /// A setting of needed shared libraries is not a soname.
     #[error(
         "`{soname}` cannot name a shared library that a target needs: {reason}\nhelp: give its soname, such as `libz.so.1`; `readelf -d` prints that of a library"

@@ -44,7 +44,7 @@ mod slices;
 mod triple;
 
 pub use built::{BuiltIfunc, BuiltSlice, Language};
-pub use c::{build_c, check_c, is_c_source};
+pub use c::{build_c, c_compiler_for, check_c, is_c_source};
 pub use cargo::{CheckOptions, View, build_packages, check_packages, expand_package, target_directory};
 pub use checked::{Checked, CheckedIfunc};
 pub use cpu::Cpu;

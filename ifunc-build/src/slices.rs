@@ -57,14 +57,27 @@ pub(crate) fn by_triple<'o>(slices: &'o [Slice], first: Option<&str>) -> Vec<Sli
 }
 
 impl Cpu {
-    /// This CPU, and each of these with what this one has, once and by the number of their features.
+    /// This CPU, and those of these that are of its architecture and have something that it lacks: each once, with its own features
+    /// alone, by their number, and of equal numbers in the order given.
     pub(crate) fn of_slices(self, more: impl IntoIterator<Item = Self>) -> Vec<Self> {
-        let mut more: Vec<Self> = more.into_iter().map(|cpu| self.with(cpu)).collect();
-        more.retain(|cpu| *cpu != self);
-        more.sort_by_key(|cpu| (cpu.features().count_ones(), cpu.features()));
-        more.dedup();
-        more.insert(0, self);
-        more
+        let mut all = vec![self];
+        for cpu in more {
+            if cpu.arch() == self.arch() && self.with(cpu) != self && !all.contains(&cpu) {
+                all.push(cpu);
+            }
+        }
+        all[1..].sort_by_key(|cpu| cpu.features().count_ones());
+        all
+    }
+
+    /// The CPU for code that names CPUs of which a target has to be one at least, of which `least` comes first: this CPU, if it has all
+    /// that one of them has.
+    pub(crate) fn for_code_of(self, least: Self, named: &[Self]) -> Self {
+        let has = |other: &Self| self.arch() == other.arch() && self.with(*other) == self;
+        match named.iter().any(has) {
+            true => self,
+            false => least.with(self),
+        }
     }
 }
 
@@ -111,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_have_what_the_first_one_has_and_more() {
+    fn slices_are_the_first_one_and_those_that_have_more() {
         assert_eq!(
             Cpu::V2.of_slices([Cpu::V4, Cpu::V1, Cpu::V3, Cpu::V4]),
             [Cpu::V2, Cpu::V3, Cpu::V4]
@@ -119,6 +132,22 @@ mod tests {
         assert_eq!(Cpu::V1.of_slices([]), [Cpu::V1]);
         // Of another architecture.
         assert_eq!(Cpu::V1.of_slices([Cpu::ARMV8]), [Cpu::V1]);
+        // None has all that another one has.
+        let [lse, aes, both, dot] = ["lse", "aes", "lse+aes", "dotprod"]
+            .map(|name| Cpu::from_name(&format!("armv8-a+{name}")).unwrap());
+        assert_eq!(lse.of_slices([both, dot, aes, dot]), [lse, dot, aes, both]);
+        // For code that names two of them.
+        for (cpu, built) in [
+            (lse, lse),
+            (aes, aes),
+            (both, both),
+            (Cpu::ARMV8, lse),
+            (Cpu::V1, lse),
+        ] {
+            assert_eq!(cpu.for_code_of(lse, &[lse, aes]), built);
+        }
+        assert_eq!(dot.for_code_of(lse, &[lse, aes]), lse.with(dot));
+        assert_eq!(dot.for_code_of(Cpu::ARMV8, &[]), dot);
     }
 
     #[test]

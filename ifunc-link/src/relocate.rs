@@ -108,6 +108,7 @@ impl Writer<'_> {
             target,
             addend: relocation.addend,
             got_offset: through_slot,
+            base_align: layout.align,
         };
         let code = self.bytes(place, relocation.end - relocation.start)?;
         graph.arch.apply(relocation.form, code, &patch)

@@ -17,6 +17,7 @@ mod process;
 mod scale;
 mod settings;
 mod shm;
+mod slices;
 mod trust;
 
 use anyhow::Result;
@@ -59,4 +60,5 @@ pub(crate) const FIGURES: &[Figure] = &[
     kv::FIGURE,
     trust::FIGURE,
     process::FIGURE,
+    slices::FIGURE,
 ];

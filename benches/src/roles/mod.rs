@@ -18,6 +18,7 @@ mod ucx;
 use anyhow::{Result, bail};
 
 pub(crate) use calls::{Calls, Compiled};
+pub(crate) use code::kernel::KERNEL_BYTES;
 pub(crate) use crowd::{Order, Received, Sent, now};
 pub(crate) use ucx::dropin;
 
@@ -41,6 +42,7 @@ const ROLES: &[(&str, Role)] = &[
     ("wasm", code::wasm::run),
     ("host-call", code::host_call::out_of_an_ifunc),
     ("got-call", code::host_call::through_a_got),
+    ("kernel", code::kernel::run),
     ("level", code::level::run),
     ("ucx-put", ucx::put::run),
     ("drop-in", ucx::dropin::run),

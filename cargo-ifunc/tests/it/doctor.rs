@@ -56,6 +56,8 @@ fn a_missing_requirement_fails() {
     let mut without = command(&checkout(), &["doctor"]);
     without
         .env("CC", "there-is-no-such-compiler")
+        // Of another architecture: not required.
+        .env("CC_aarch64_unknown_linux_gnu", "no-cross-compiler")
         .env("IFUNC_LIB_DIR", folder.path());
     let doctor = ran(&mut without);
     assert_eq!(doctor.code, Some(1), "{}", doctor.out);
@@ -63,6 +65,7 @@ fn a_missing_requirement_fails() {
         "missing  C compiler         `there-is-no-such-compiler` does not start",
         "apt-get install gcc",
         "warning  IFUNC_LIB_DIR",
+        "-        C                  cannot run `no-cross-compiler`",
         "required and missing: 1",
     ] {
         assert!(doctor.out.contains(text), "{text} in\n{}", doctor.out);
@@ -71,4 +74,5 @@ fn a_missing_requirement_fails() {
     let report: Value = serde_json::from_str(&report).expect("JSON");
     assert_eq!(report["ok"], false);
     assert_eq!(mark(&report, "C compiler"), "missing");
+    assert_eq!(mark(&report, "C"), "none");
 }

@@ -35,6 +35,12 @@ const HEADER: &str = include_str!("../../include/ifunc.h");
 /// What the compilers of AArch64 add to [`FLAGS`]. Functions that choose between two kinds of atomic instructions would be set up by a
 /// constructor. GCC probes for a guard of 64 KiB otherwise.
 const FLAGS_OF_AARCH64: [&str; 1] = ["-mno-outline-atomics"];
+/// Older Clang for AArch64 does not probe. A frame of this size, which writes at its top, does not step over the guard of a target's stack
+/// (64 KiB); larger ones are refused, except those whose size is known at run time.
+const FLAGS_OF_CLANG_THAT_DOES_NOT_PROBE: [&str; 2] =
+    ["-Wframe-larger-than=61440", "-Werror=frame-larger-than"];
+/// The first version of Clang that probes on AArch64.
+const CLANG_PROBES_SINCE: u32 = 18;
 const FLAGS_OF_GCC_FOR_AARCH64: [&str; 1] = ["--param=stack-clash-protection-guard-size=12"];
 
 /// The C compiler: the one of the options, of the environment, or `cc`; of several for a triple, see [`choice`].
@@ -57,7 +63,19 @@ impl Compiler {
     /// The compiler for these options.
     pub(crate) fn of(options: &COptions) -> Result<Self, BuildError> {
         let triple = options.triple.as_deref().map(Triple::new).transpose()?;
-        Self::new(options.compiler.as_deref(), triple.as_ref())
+        let compiler = Self::new(options.compiler.as_deref(), triple.as_ref())?;
+        let cpu = compiler.cpu(options);
+        let lacks = cpu.not_in_c();
+        if lacks.is_empty() || compiler.march_of_user(options).is_some() {
+            return Ok(compiler);
+        }
+        let (without, version) = cpu.nearest_in_c();
+        Err(BuildError::FeaturesOfC {
+            cpu,
+            features: lacks.join(", "),
+            version,
+            without,
+        })
     }
 
     /// The compiler that was asked for, or that of the environment; for a triple, if there is one.
@@ -219,19 +237,30 @@ impl Compiler {
         (output.status.success() && path.is_absolute()).then_some(path)
     }
 
+    /// The CPU of the options, if it is of the architecture that this compiler compiles for; of others the least.
+    fn cpu(&self, options: &COptions) -> Cpu {
+        Cpu::baseline(arch_of_machine(self.machine())).with(options.cpu)
+    }
+
+    /// The user's own choice of a CPU in `$CC` or in the flags: the last one wins.
+    fn march_of_user<'a>(&'a self, options: &'a COptions) -> Option<&'a str> {
+        let is_arm = arch_of_machine(self.machine()) == ARCH_AARCH64;
+        let value = |arg: &'a String| {
+            // On x86-64 `-mcpu` chooses no instructions.
+            let other = arg.strip_prefix("-mcpu=").filter(|_| is_arm);
+            arg.strip_prefix("-march=").or(other)
+        };
+        // GCC warns of an architecture beside a CPU, which Clang lets win.
+        let of_flags = options.cflags.iter().rev().find_map(value).filter(|_| is_arm);
+        of_flags.or_else(|| self.args.iter().rev().find_map(value))
+    }
+
     /// The flag for the CPU level and the user's own flags, in this order: the last `-march` wins. One in `$CC` counts
     /// as the user's own. Of an architecture that is not known, nothing is chosen.
     fn flags(&self, options: &COptions) -> Vec<String> {
         let mut flags = Vec::new();
-        let cpu = Cpu::baseline(arch_of_machine(self.machine())).with(options.cpu);
-        // On x86-64 `-mcpu` chooses no instructions.
-        let chosen = |arg: &String| {
-            arg.starts_with("-march=") || cpu.arch() == ARCH_AARCH64 && arg.starts_with("-mcpu=")
-        };
-        // GCC warns of an architecture beside a CPU, which Clang lets win.
-        let chosen =
-            self.args.iter().any(chosen) || (cpu.arch() == ARCH_AARCH64 && options.cflags.iter().any(chosen));
-        if let (false, Some(march)) = (chosen, cpu.march(self.is_clang())) {
+        let march = self.cpu(options).march(self.is_clang());
+        if let (None, Some(march)) = (self.march_of_user(options), march) {
             flags.push(format!("-march={march}"));
         }
         flags.extend_from_slice(&options.cflags);
@@ -245,8 +274,13 @@ impl Compiler {
         }
         let mut flags = FLAGS_OF_AARCH64.to_vec();
         match self.is_clang() {
-            // Older versions do not know all of `FLAGS` for this architecture, and say so for each file.
-            true => flags.push("-Qunused-arguments"),
+            true => {
+                // Older versions do not know all of `FLAGS` for this architecture, and say so for each file.
+                flags.push("-Qunused-arguments");
+                if clang_version(self.version()).is_none_or(|version| version < CLANG_PROBES_SINCE) {
+                    flags.extend(FLAGS_OF_CLANG_THAT_DOES_NOT_PROBE);
+                }
+            }
             false => flags.extend(FLAGS_OF_GCC_FOR_AARCH64),
         }
         flags
@@ -281,11 +315,23 @@ impl Compiler {
             });
         }
         let macros = String::from_utf8_lossy(&output.stdout);
-        cpu::features(&macros).map_err(|unknown| {
+        let stated = cpu::features(&macros).map_err(|unknown| {
             let flags: Vec<String> = self.args.iter().chain(&cflags).cloned().collect();
             unknown.into_error(&self.name(), &flags)
-        })
+        })?;
+        // Older compilers of AArch64 have features for which they have no macro.
+        if arch_of_machine(self.machine()) != ARCH_AARCH64 {
+            return Ok(stated);
+        }
+        let march = self.march_of_user(options).map(Cpu::of_march);
+        Ok(stated | march.unwrap_or_else(|| self.cpu(options).features()))
     }
+}
+
+/// The major version in what Clang says of itself.
+fn clang_version(text: &str) -> Option<u32> {
+    let (_, version) = text.split_once("clang version ")?;
+    version.split('.').next()?.parse().ok()
 }
 
 /// The name of a file for a compiler that runs in `folder`: short where it can be, for messages and `__FILE__`.

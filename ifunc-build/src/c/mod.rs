@@ -16,6 +16,7 @@ use ifunc_abi::symbols::COMPILER_IMPORTS;
 use crate::names::Names;
 use crate::needed;
 use crate::shared_library::{LibraryPlan, io, make_all};
+use crate::triple::Triple;
 use crate::{BuildError, BuiltIfunc, BuiltSlice, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use choice::compiles_for_all;
@@ -55,6 +56,19 @@ pub fn build_c(
 /// compiles and links them together in memory, once for each `X_main`, and writes no file.
 pub fn check_c(files: &[PathBuf], options: &COptions, progress: &mut dyn Progress) -> Checked {
     check::check_files(files, None, options, progress)
+}
+
+/// The C compiler that builds for a target triple, as it is called: chosen as [`build_c`] does.
+///
+/// # Errors
+/// No image can be for the triple, the compiler does not start, or the environment names one for another machine.
+pub fn c_compiler_for(triple: &str) -> Result<String, BuildError> {
+    let compiler = Compiler::new(None, Some(&Triple::new(triple)?))?;
+    let started = compiler.command().arg("--version").output();
+    match started {
+        Ok(_) => Ok(compiler.name()),
+        Err(error) => Err(compiler.spawn_error(error)),
+    }
 }
 
 fn no_ifunc(files: &[PathBuf]) -> BuildError {

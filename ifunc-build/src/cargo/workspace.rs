@@ -173,15 +173,18 @@ impl Workspace {
 }
 
 impl Package {
-    /// The CPU that the package is built for.
+    /// The CPU that the package is built for, with these options or as a slice of them.
     pub(super) fn cpu_of(&self, options: &BuildOptions) -> Cpu {
-        self.cpu.with(options.cpu)
+        options.cpu.for_code_of(self.cpu, &self.slices)
     }
 
-    /// The CPUs that it is built for, one for each slice of its libraries: the first is that of these options, the others have more.
+    /// The CPUs that it is built for, one for each slice of its libraries: the first is that of these options.
     pub(super) fn cpus(&self, options: &BuildOptions, more: impl IntoIterator<Item = Cpu>) -> Vec<Cpu> {
+        let more = more
+            .into_iter()
+            .map(|cpu| cpu.for_code_of(self.cpu, &self.slices));
         self.cpu_of(options)
-            .of_slices(more.into_iter().chain(self.slices.iter().copied()))
+            .of_slices(more.chain(self.slices.iter().copied()))
     }
 
     /// What it sets of the compiler's flags, for a further slice of this CPU; `None`: nothing.

@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 use crate::common::files::Files;
 use crate::common::workspace::{DEPENDS, Workspace};
 use ifunc_abi::image::{ARCH_AARCH64, Image, ImportKind};
-use ifunc_build::{BuildError, BuildOptions, COptions, Cpu, Quiet, build_c, build_packages, read_library};
+use ifunc_build::{
+    BuildError, BuildOptions, COptions, Cpu, Quiet, Slice, build_c, build_packages, read_library,
+};
 
 pub(crate) const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 pub(crate) const GCC: &str = "aarch64-linux-gnu-gcc";
@@ -167,6 +169,40 @@ fn cpu_features_are_stated() {
         features("armv8.1-a+dotprod+fp16", &[]).unwrap(),
         bits("armv8.1-a+dotprod+fp16")
     );
+    assert_eq!(
+        features("armv8.3-a+rdm", &[]).unwrap(),
+        bits("armv8.3-a"),
+        "older compilers have no macro for `rcpc`"
+    );
+    assert_eq!(features("armv8-a+flagm", &[]).unwrap(), bits("armv8-a+flagm"));
+    assert_eq!(features("armv8.5-a+fp16", &[]).unwrap(), bits("armv8.5-a+fp16"));
+    let error = features("armv8.1-a+jsconv", &[]).unwrap_err();
+    assert!(matches!(error, BuildError::FeaturesOfC { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("`--cpu armv8.1-a+jsconv` has jsconv,")
+            && text.contains("`--cpu armv8.3-a` is the least version with it"),
+        "{text}"
+    );
+    assert_eq!(
+        features("armv8.1-a+jsconv", &["-march=armv8.4-a"]).unwrap(),
+        bits("armv8.4-a")
+    );
+    // Neither has all that the other one has.
+    let options_of_both = COptions {
+        cpu: Cpu::from_name("armv8-a+lse").unwrap(),
+        slices: vec![Slice::of_cpu(Cpu::from_name("armv8-a+aes").unwrap())],
+        ..options(&files)
+    };
+    let both = files.build_with(&["count.c"], &options_of_both);
+    let [aes] = &both[0].other_slices[..] else {
+        panic!("{both:?}");
+    };
+    let lse = Image::parse(&both[0].image).unwrap().cpu_features();
+    assert_eq!(
+        [lse, aes.machine.cpu_features],
+        [bits("armv8-a+lse"), bits("armv8-a+aes")]
+    );
     // Of another architecture: the least CPU of this one.
     assert_eq!(features("x86-64-v3", &[]).unwrap(), 0);
     assert_eq!(
@@ -184,6 +220,32 @@ fn cpu_features_are_stated() {
             .starts_with("`-march=armv8.5-a+rng` enables CPU features of AArch64"),
         "{error}"
     );
+}
+
+#[test]
+fn frames_that_clang_does_not_probe_are_refused() {
+    if !has_tools() || !is_there("clang") {
+        return;
+    }
+    let frame = COUNT.replace(
+        "char text[64];",
+        "char text[64], large[70000]; __asm__(\"\" :: \"r\"(large));",
+    );
+    let files = Files::new(&[("count.c", &frame)]);
+    let options = COptions {
+        compiler: Some("clang".into()),
+        ..options(&files)
+    };
+    let output = Command::new("clang").arg("-dumpversion").output().unwrap();
+    let version = String::from_utf8(output.stdout).unwrap();
+    let probes = version.split('.').next().unwrap().trim().parse::<u32>().unwrap() >= 18;
+    match build_c(&[files.path("count.c")], &options, &mut Quiet) {
+        Ok(_) => assert!(probes, "Clang {version}"),
+        Err(error) => assert!(
+            matches!(&error, BuildError::CompileC { stderr, .. } if stderr.contains("stack frame size") && !probes),
+            "{error}"
+        ),
+    }
 }
 
 #[test]

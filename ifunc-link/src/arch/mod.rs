@@ -113,6 +113,8 @@ pub(crate) struct Patch {
     pub(crate) addend: i64,
     /// Offset of the import's entry in the GOT that the slot points to; 0 for what does not use the slot.
     pub(crate) got_offset: u32,
+    /// Alignment of the image's base.
+    pub(crate) base_align: u64,
 }
 
 /// Why a patch does not fit its place.

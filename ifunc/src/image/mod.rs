@@ -4,7 +4,9 @@
 
 #[cfg(all(ifunc_image, feature = "alloc"))]
 mod alloc;
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(target_arch = "aarch64")]
+mod memory_aarch64;
+#[cfg(any(test, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod memory_portable;
 #[cfg(target_arch = "x86_64")]
 mod memory_x86_64;

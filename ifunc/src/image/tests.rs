@@ -36,6 +36,8 @@ const ALL: &[Functions] = &[
     functions!(memory_portable),
     #[cfg(target_arch = "x86_64")]
     functions!(memory_x86_64),
+    #[cfg(target_arch = "aarch64")]
+    functions!(memory_aarch64),
 ];
 
 /// Moves within a buffer between all pairs of near offsets, with guard bytes around.

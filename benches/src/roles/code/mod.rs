@@ -3,6 +3,7 @@
 pub(super) mod arrivals;
 pub(super) mod dlopen;
 pub(super) mod host_call;
+pub(super) mod kernel;
 pub(super) mod level;
 pub(super) mod target;
 #[cfg(feature = "wasm")]

@@ -9,6 +9,7 @@ mod finding;
 mod kernel;
 mod limits;
 mod optional;
+mod other_machine;
 mod report;
 mod toolchain;
 mod ucx;
@@ -22,13 +23,14 @@ use finding::{Finding, Mark};
 /// An area: its name and its checks.
 type Area = (&'static str, fn() -> Vec<Finding>);
 
-const AREAS: [Area; 6] = [
+const AREAS: [Area; 7] = [
     ("toolchain", toolchain::checks),
     ("kernel", kernel::checks),
     ("limits", limits::checks),
     ("environment", environment::checks),
     ("optional", optional::checks),
     ("networks", ucx::checks),
+    (other_machine::AREA, other_machine::checks),
 ];
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {

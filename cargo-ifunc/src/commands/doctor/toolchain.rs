@@ -65,8 +65,8 @@ fn rustc(text: Option<&str>) -> Finding {
             format!("rustc {OLDEST} or newer is needed: `rustup update stable`"),
         );
     }
-    if !host.starts_with("x86_64-") || !host.contains("linux") {
-        return Finding::missing("rustc", found, "ifuncs are built on and for x86-64 Linux");
+    if !(host.starts_with("x86_64-") || host.starts_with("aarch64-")) || !host.contains("linux") {
+        return Finding::missing("rustc", found, "ifuncs are built on Linux, on x86-64 or AArch64");
     }
     Finding::ok("rustc", found)
 }
@@ -74,17 +74,7 @@ fn rustc(text: Option<&str>) -> Finding {
 /// Checks for `core` of the host, which every image contains.
 fn standard_library(host: &str) -> Finding {
     let name = "rust-std";
-    let folder = output_of(
-        &from_env("RUSTC", "rustc"),
-        ["--print", "target-libdir", "--target", host],
-    );
-    let folder = folder.unwrap_or_default();
-    let has_core = std::fs::read_dir(folder.trim())
-        .into_iter()
-        .flatten()
-        .flatten()
-        .any(|entry| entry.file_name().to_string_lossy().starts_with("libcore-"));
-    match has_core {
+    match has_core(host) {
         true => Finding::ok(name, format!("core of {host}")),
         false => Finding::missing(
             name,
@@ -92,6 +82,19 @@ fn standard_library(host: &str) -> Finding {
             format!("`rustup target add {host}`"),
         ),
     }
+}
+
+/// Whether rustc has `core` for a target triple.
+pub(super) fn has_core(triple: &str) -> bool {
+    let folder = output_of(
+        &from_env("RUSTC", "rustc"),
+        ["--print", "target-libdir", "--target", triple],
+    );
+    std::fs::read_dir(folder.unwrap_or_default().trim())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with("libcore-"))
 }
 
 /// Checks the output of `cargo --version`.
@@ -114,7 +117,7 @@ fn c_compiler(cc: &str, text: Option<&str>) -> Finding {
 }
 
 /// Links a shared library from a file that includes the headers of C ifuncs.
-fn links(cc: &str) -> Result<(), String> {
+pub(super) fn links(cc: &str) -> Result<(), String> {
     let work = tempfile::tempdir().map_err(|e| format!("no temporary directory: {e}"))?;
     let file = work.path().join("probe.c");
     std::fs::write(
@@ -193,9 +196,10 @@ mod tests {
         assert!(old.help.is_some_and(|help| help.contains("rustup update")));
         assert_eq!(rustc(None).mark, Mark::Missing);
         assert_eq!(
-            rustc(Some(&GOOD.replace("x86_64", "aarch64"))).mark,
+            rustc(Some(&GOOD.replace("x86_64", "riscv64gc"))).mark,
             Mark::Missing
         );
+        assert_eq!(rustc(Some(&GOOD.replace("x86_64", "aarch64"))).mark, Mark::Ok);
         assert_eq!(
             rustc(Some(&GOOD.replace("unknown-linux-gnu", "apple-darwin"))).mark,
             Mark::Missing

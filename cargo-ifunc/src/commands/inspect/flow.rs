@@ -1,18 +1,20 @@
 //! The functions of an image without symbols: those that control flow reaches from its entries.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use ifunc_abi::image::Image;
 
-use super::disasm::GotRegister;
+use super::disasm::{self, Flow, Target};
 use super::symbols::Symbol;
 
-/// The entries and every function that they call, directly or indirectly, by address. Indirect jumps are not
-/// followed.
+/// The entries and every function that they call, directly or indirectly, by address. Jumps whose target is computed are not
+/// followed. Empty for an architecture that is not known.
 pub(super) fn functions(image: &Image<'_>) -> Vec<Symbol> {
     let code = image.rx();
-    let slot = image.slot().map(u64::from);
+    let Some(mut decoder) = disasm::of(image, &Rc::default()) else {
+        return Vec::new();
+    };
     let mut open: Vec<u64> = image.entries().map(|entry| u64::from(entry.main)).collect();
     let mut starts: BTreeSet<u64> = open.iter().copied().collect();
     // Each instruction's start and end.
@@ -20,39 +22,31 @@ pub(super) fn functions(image: &Image<'_>) -> Vec<Symbol> {
     let mut thunks: BTreeMap<u64, usize> = BTreeMap::new();
     while let Some(from) = open.pop() {
         let mut at = from;
-        let mut got = GotRegister::default();
+        decoder.forget();
         while let Some(rest) = usize::try_from(at).ok().and_then(|at| code.get(at..)) {
-            if seen.contains_key(&at) {
+            if rest.is_empty() || seen.contains_key(&at) {
                 break;
             }
-            let mut decoder = Decoder::with_ip(64, rest, at, DecoderOptions::NONE);
-            let instruction = decoder.decode();
-            if instruction.is_invalid() {
+            let decoded = decoder.decode(rest, at);
+            if !decoded.is_valid {
                 break;
             }
-            seen.insert(at, instruction.next_ip());
-            if let Some(import) = got.step(&instruction, slot)
-                && instruction.mnemonic() == Mnemonic::Jmp
-            {
-                thunks.insert(from, import);
-            }
-            let target = branch(&instruction, code.len() as u64);
-            match instruction.flow_control() {
-                FlowControl::Next | FlowControl::IndirectCall => {}
-                FlowControl::Call => {
-                    if let Some(target) = target {
-                        starts.insert(target);
-                        open.push(target);
-                    }
+            let next = at + decoded.len as u64;
+            seen.insert(at, next);
+            open.extend(decoded.flow.target().filter(|to| *to < code.len() as u64));
+            match decoded.flow {
+                Flow::Call(Target::Address(to)) if to < code.len() as u64 => {
+                    starts.insert(to);
                 }
-                FlowControl::ConditionalBranch => open.extend(target),
-                FlowControl::UnconditionalBranch => {
-                    open.extend(target);
-                    break;
+                Flow::Jump(Target::Import(import)) => {
+                    thunks.insert(from, import);
                 }
-                _ => break,
+                _ => {}
             }
-            at = instruction.next_ip();
+            if matches!(decoded.flow, Flow::Jump(_) | Flow::End) {
+                break;
+            }
+            at = next;
         }
     }
     // A tail call looks like a jump within a function, but a jump to a thunk is a call.
@@ -75,9 +69,9 @@ fn named(
             let end = seen.range(start..limit).map(|(_, end)| *end).max()?;
             let entry = image.entries().find(|entry| u64::from(entry.main) == start);
             let import = thunks.get(&start).and_then(|import| imports.get(*import));
-            let name = match (import, entry) {
-                (Some(import), _) => format!("{import}@plt"),
-                (None, Some(entry)) => format!("{}_main", entry.name),
+            let name = match (entry, import) {
+                (Some(entry), _) => format!("{}_main", entry.name),
+                (None, Some(import)) => format!("{import}@plt"),
                 (None, None) => format!("function_{start:x}"),
             };
             Some(Symbol {
@@ -88,15 +82,4 @@ fn named(
             })
         })
         .collect()
-}
-
-fn branch(instruction: &Instruction, len: u64) -> Option<u64> {
-    let near = (0..instruction.op_count()).any(|op| {
-        matches!(
-            instruction.op_kind(op),
-            OpKind::NearBranch32 | OpKind::NearBranch64
-        )
-    });
-    let target = instruction.near_branch_target();
-    (near && target < len).then_some(target)
 }

@@ -69,7 +69,7 @@ pub(super) fn of_debug_object(debug_object: &[u8], image: &Image<'_>) -> Vec<Sym
             Some(Symbol {
                 at: base + symbol.address(),
                 size: symbol.size(),
-                name: symbol.name().ok().filter(|name| !name.is_empty())?.to_owned(),
+                name: symbol.name().ok().filter(|name| is_name(name))?.to_owned(),
                 code,
             })
         })
@@ -77,6 +77,15 @@ pub(super) fn of_debug_object(debug_object: &[u8], image: &Image<'_>) -> Vec<Sym
     // Of symbols at one address, the largest contains the others.
     all.sort_by(|a, b| (a.at, b.size, &a.name).cmp(&(b.at, a.size, &b.name)));
     all
+}
+
+/// Whether it names something, and does not mark where code (`$x`) and data (`$d`) of AArch64 begin.
+fn is_name(name: &str) -> bool {
+    let is_mark = |mark: &str| {
+        name.strip_prefix(mark)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    !name.is_empty() && !is_mark("$x") && !is_mark("$d")
 }
 
 /// The bytes at `at` that the image carries.
@@ -92,7 +101,13 @@ pub(super) fn bytes_at<'i>(image: &Image<'i>, at: u64, len: u64) -> Option<&'i [
 
 #[cfg(test)]
 mod tests {
-    use super::demangled;
+    use super::{demangled, is_name};
+
+    #[test]
+    fn marks_of_code_and_data_are_no_names() {
+        let names = ["", "$x", "$d", "$d.12", "$data", ".rodata.x", "$x_main"];
+        assert_eq!(names.map(is_name), [false, false, false, false, true, true, true]);
+    }
 
     #[test]
     fn names_are_demangled() {

@@ -9,6 +9,7 @@ use object::{
     SymbolScope, elf,
 };
 
+use super::disasm;
 use super::report::Report;
 use super::size::Size;
 use super::table;
@@ -17,12 +18,8 @@ use super::table;
 struct Code(Object<'static>);
 
 impl Code {
-    fn new() -> Self {
-        Self(Object::new(
-            BinaryFormat::Elf,
-            Architecture::X86_64,
-            Endianness::Little,
-        ))
+    fn of(architecture: Architecture) -> Self {
+        Self(Object::new(BinaryFormat::Elf, architecture, Endianness::Little))
     }
 
     fn symbol(&mut self, name: &str, size: u64, section: SymbolSection, kind: SymbolKind) -> SymbolId {
@@ -42,7 +39,7 @@ impl Code {
         self.symbol(name, 0, SymbolSection::Undefined, SymbolKind::Unknown)
     }
 
-    /// A function in a section of its own; `references`: offset, symbol and kind.
+    /// A function in a section of its own; `references`: offset, symbol and kind. On x86-64 each is the end of its instruction.
     fn function(
         &mut self,
         name: &str,
@@ -56,7 +53,10 @@ impl Code {
             let relocation = Relocation {
                 offset: *offset,
                 symbol: *symbol,
-                addend: -4,
+                addend: match self.0.architecture() {
+                    Architecture::X86_64 => -4,
+                    _ => 0,
+                },
                 flags: RelocationFlags::Elf { r_type: *r_type },
             };
             self.0.add_relocation(section, relocation).expect("a relocation");
@@ -67,6 +67,17 @@ impl Code {
             SymbolSection::Section(section),
             SymbolKind::Text,
         )
+    }
+
+    /// The same in words of AArch64.
+    fn words(
+        &mut self,
+        name: &str,
+        code: &[u32],
+        references: &[(u64, SymbolId, elf::RelocationType)],
+    ) -> SymbolId {
+        let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.function(name, &bytes, references)
     }
 
     fn data(&mut self, name: &str, bytes: &[u8]) -> SymbolId {
@@ -86,7 +97,7 @@ const REFERS_AND_CALLS: [u8; 13] = [0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xe8, 0, 0, 0,
 /// Two entries that name each other and share a function, a variable and an import. The linker makes one image of them.
 fn linked(root: Ifunc<'_>, other: Ifunc<'_>, imports: Imports<'_>) -> LibraryImage {
     use elf::{R_X86_64_PC32, R_X86_64_PLT32, R_X86_64_REX_GOTPCRELX};
-    let mut code = Code::new();
+    let mut code = Code::of(Architecture::X86_64);
     let counter = code.data("counter", &7u64.to_le_bytes());
     let [log, level, hook] = ["log", "level", "hook"].map(|name| code.import(name));
     // mov rax, [rip+level] ; mov rcx, [rip+hook] ; inc qword [rip+counter] ; jmp log
@@ -108,26 +119,13 @@ fn linked(root: Ifunc<'_>, other: Ifunc<'_>, imports: Imports<'_>) -> LibraryIma
     let other_main = code.function(&main(&other), &CALLS, &[(1, shared, R_X86_64_PLT32)]);
     let references = [(3, other_main, R_X86_64_PC32), (8, shared, R_X86_64_PLT32)];
     code.function(&main(&root), &REFERS_AND_CALLS, &references);
-    let object = code.0.write().expect("an object");
-    let linker = Linker::open(&[Input {
-        name: "both.o",
-        data: &object,
-        role: Role::User,
-    }])
-    .expect("an input");
     let request = Request {
         others: vec![other],
         variables: ["level"].into(),
         needed: vec!["libz.so.1"],
         ..Request::of(root, imports)
     };
-    let linked = linker.link_explained(&request).expect("an image");
-    LibraryImage {
-        name: root.name.into(),
-        image: linked.image,
-        about: String::new(),
-        debug: linked.debug,
-    }
+    image_of(&code, &request)
 }
 
 fn rust() -> LibraryImage {
@@ -169,6 +167,71 @@ fn c() -> LibraryImage {
     }
 }
 
+/// Code of AArch64 that calls a function of its own, which reads an import, counts in a variable and ends in an import.
+fn aarch64() -> LibraryImage {
+    let mut code = Code::of(Architecture::Aarch64);
+    let counter = code.data("counter", &7u64.to_le_bytes());
+    let [log, level] = ["log", "level"].map(|name| code.import(name));
+    let shared = code.words(
+        "shared",
+        &[
+            0x9000_0000, // adrp x0, :got:level
+            0xf940_0000, // ldr x0, [x0, :got_lo12:level]
+            0xb940_0001, // ldr w1, [x0]
+            0x3400_00a1, // cbz w1, +20
+            0x9000_0002, // adrp x2, counter
+            0xf940_0043, // ldr x3, [x2, :lo12:counter]
+            0x9100_0463, // add x3, x3, #1
+            0xf900_0043, // str x3, [x2, :lo12:counter]
+            0x1400_0000, // b log
+        ],
+        &[
+            (0, level, elf::R_AARCH64_ADR_GOT_PAGE),
+            (4, level, elf::R_AARCH64_LD64_GOT_LO12_NC),
+            (16, counter, elf::R_AARCH64_ADR_PREL_PG_HI21),
+            (20, counter, elf::R_AARCH64_LDST64_ABS_LO12_NC),
+            (28, counter, elf::R_AARCH64_LDST64_ABS_LO12_NC),
+            (32, log, elf::R_AARCH64_JUMP26),
+        ],
+    );
+    code.words(
+        "root_main",
+        &[
+            0xa9bf_7bfd, // stp x29, x30, [sp, #-16]!
+            0x9400_0000, // bl shared
+            0x9000_0000, // adrp x0, counter
+            0x9100_0000, // add x0, x0, :lo12:counter
+            0x4e80_9420, // sdot v0.4s, v1.16b, v0.16b
+            0x2598_e3e0, // ptrue p0.s, of SVE
+            0xa8c1_7bfd, // ldp x29, x30, [sp], #16
+            0xd65f_03c0, // ret
+        ],
+        &[
+            (4, shared, elf::R_AARCH64_CALL26),
+            (8, counter, elf::R_AARCH64_ADR_PREL_PG_HI21),
+            (12, counter, elf::R_AARCH64_ADD_ABS_LO12_NC),
+        ],
+    );
+    image_of(&code, &Request::of(Ifunc::new("root"), Imports::Any))
+}
+
+fn image_of(code: &Code, request: &Request<'_>) -> LibraryImage {
+    let object = code.0.write().expect("an object");
+    let linker = Linker::open(&[Input {
+        name: "both.o",
+        data: &object,
+        role: Role::User,
+    }])
+    .expect("an input");
+    let linked = linker.link_explained(request).expect("an image");
+    LibraryImage {
+        name: request.root.name.into(),
+        image: linked.image,
+        about: String::new(),
+        debug: linked.debug,
+    }
+}
+
 /// The text as a file has it, without colours.
 fn printed(print: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
     let mut out = anstream::StripStream::new(Vec::new());
@@ -187,6 +250,18 @@ fn images_with_several_entries() {
         );
         let json = serde_json::to_string_pretty(&report).expect("JSON");
         insta::assert_snapshot!(format!("{language}_json"), json);
+    }
+}
+
+#[test]
+fn code_of_aarch64_has_names() {
+    let library = aarch64();
+    let image = Image::parse(&library.image).expect("an image");
+    for (name, debug) in [("aarch64", &library.debug[..]), ("aarch64_stripped", &[])] {
+        let mut out = anstream::StripStream::new(Vec::new());
+        disasm::print(&image, &library.name, debug, debug.is_empty(), &mut out).expect("AArch64");
+        let text = String::from_utf8(out.into_inner()).expect("UTF-8");
+        insta::assert_snapshot!(name, text);
     }
 }
 

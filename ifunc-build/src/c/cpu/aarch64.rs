@@ -5,7 +5,7 @@ use crate::cpu::{Cpu, aarch64_bit};
 
 /// A macro, and the features that it stands for. Older compilers have no macro for some features of a version: those are stated with one
 /// that the version has, too.
-const FEATURES: [(&str, &[&str]); 21] = [
+const FEATURES: [(&str, &[&str]); 22] = [
     ("__ARM_FEATURE_ATOMICS", &["lse"]),
     ("__ARM_FEATURE_CRC32", &["crc"]),
     ("__ARM_FEATURE_QRDMX", &["rdm"]),
@@ -25,6 +25,7 @@ const FEATURES: [(&str, &[&str]); 21] = [
     ("__ARM_FEATURE_MATMUL_INT8", &["i8mm"]),
     ("__ARM_FEATURE_SVE_MATMUL_INT8", &["sve", "i8mm"]),
     ("__ARM_FEATURE_SVE", &["sve"]),
+    ("__ARM_FEATURE_SVE_BF16", &["sve", "bf16"]),
     ("__ARM_FEATURE_SVE2", &["sve2"]),
     ("__ARM_FEATURE_FRINT", &["frintts", "flagm", "rcpc2"]),
 ];

@@ -17,7 +17,7 @@
 //! The two halves of an address stand apart, in any order, and one `adrp` may serve several loads: each half depends on the symbol
 //! and on the image alone, so that all halves of a symbol agree. A page here is one of the image's address space. `adr` names
 //! its first byte exactly, so an image may begin anywhere; only in an image of more than 1 MiB is `adrp` needed, and a base at a
-//! multiple of 4 KiB. An import with an entry that a load does not reach, or any import in more than 1 MiB of text, is
+//! multiple of 4 KiB. In a smaller one, only an offset that leads out of the image is beyond `adr`: it is refused. An import with an entry that a load does not reach, or any import in more than 1 MiB of text, is
 //! reached by a GOT entry in the image.
 //!
 //! A thunk may use `x16`, which every call may change on its way.
@@ -65,6 +65,8 @@ const ADDRESS_64: Form = Form(12);
 /// A load or store: the lowest 12 bits of the target, in units of `1 << (form - LOW_OF_1)` bytes.
 const LOW_OF_1: u8 = 13;
 
+/// The page that `adrp` counts in.
+const PAGE_OF_ADRP: u64 = 4096;
 /// How far `adr` and a literal load reach.
 const MEGABYTE: u64 = 1 << 20;
 /// The farthest entry of the GOT that one load reaches.
@@ -285,7 +287,7 @@ impl Arch for AArch64 {
     fn base_align(&self, extent: u64) -> u64 {
         match extent < MEGABYTE {
             true => self.code_align(),
-            false => 4096,
+            false => PAGE_OF_ADRP,
         }
     }
 
@@ -396,7 +398,7 @@ impl Arch for AArch64 {
             _ => {}
         }
         let bytes: [u8; 4] = (*code).try_into().map_err(|_| Unfit::Form)?;
-        let word = patched(form, u32::from_le_bytes(bytes), place, value, patch.got_offset)?;
+        let word = patched(form, u32::from_le_bytes(bytes), patch)?;
         write(code, &word.to_le_bytes())
     }
 
@@ -445,13 +447,17 @@ fn write(code: &mut [u8], bytes: &[u8]) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// An instruction at `place` that refers to `value`.
-fn patched(form: Form, word: u32, place: i128, value: i128, got_offset: u32) -> Result<u32, Unfit> {
+/// An instruction that refers to what the patch says.
+fn patched(form: Form, word: u32, patch: &Patch) -> Result<u32, Unfit> {
     const BRANCH: &str = "a branch reaches 128 MiB";
     const CONDITIONAL: &str = "a conditional branch and a literal load reach 1 MiB";
     const TEST: &str = "`tbz` and `tbnz` reach 32 KiB";
     const ADR: &str = "`adr` reaches 1 MiB";
     const ADRP: &str = "`adrp` reaches 4 GiB";
+    const ADRP_OF_SMALL: &str =
+        "`adrp` reaches 1 MiB in an image of less than that, which can begin within a page";
+    let place = i128::from(patch.address);
+    let value = i128::from(patch.target) + i128::from(patch.addend);
     let distance = value - place;
     let page = value & !0xfff;
     // The lowest 12 bits of the target. They are the same from every base at which `PAGE` is right.
@@ -463,6 +469,10 @@ fn patched(form: Form, word: u32, place: i128, value: i128, got_offset: u32) -> 
         BRANCH_14 => word & 0xfff8_001f | words(distance, 14, 5, TEST)?,
         PAGE => match address_immediate(page - place) {
             Some(immediate) => 0x1000_0000 | word & 0x1f | immediate,
+            // Only what an offset puts outside the image is so far away there.
+            None if !patch.base_align.is_multiple_of(PAGE_OF_ADRP) => {
+                return Err(Unfit::TooFar(ADRP_OF_SMALL));
+            }
             None => {
                 let pages = (page - (place & !0xfff)) >> 12;
                 0x9000_0000 | word & 0x1f | address_immediate(pages).ok_or(Unfit::TooFar(ADRP))?
@@ -473,7 +483,7 @@ fn patched(form: Form, word: u32, place: i128, value: i128, got_offset: u32) -> 
         ADD_LOW => word & 0xffc0_03ff | low_bits << 10,
         LOAD_TO_ADD => 0x9100_0000 | word & 0x3ff | low_bits << 10,
         LOAD_SLOT => 0x5800_0000 | word & 0x1f | words(distance, 19, 5, CONDITIONAL)?,
-        LOAD_ENTRY => word & 0xffc0_03ff | entry_immediate(got_offset),
+        LOAD_ENTRY => word & 0xffc0_03ff | entry_immediate(patch.got_offset),
         Form(form) => {
             let scale = form.checked_sub(LOW_OF_1).filter(|scale| *scale <= 4);
             let scale = scale.ok_or(Unfit::Form)?;

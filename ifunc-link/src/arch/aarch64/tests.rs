@@ -15,12 +15,25 @@ fn classify(kind: elf::RelocationType, word: u32, addend: i64) -> Result<Classif
 
 /// A word that is patched for a place, a target and an entry.
 fn apply(form: Form, word: u32, address: u64, target: u64, got_offset: u32) -> Result<u32, Unfit> {
+    apply_at(PAGE_OF_ADRP, form, word, address, target, got_offset)
+}
+
+/// The same in an image whose base is a multiple of this.
+fn apply_at(
+    base_align: u64,
+    form: Form,
+    word: u32,
+    address: u64,
+    target: u64,
+    got_offset: u32,
+) -> Result<u32, Unfit> {
     let mut code = word.to_le_bytes();
     let patch = Patch {
         address,
         target,
         addend: 0,
         got_offset,
+        base_align,
     };
     AArch64.apply(form, &mut code, &patch)?;
     Ok(u32::from_le_bytes(code))
@@ -67,6 +80,10 @@ fn pages_beyond_adr_are_reached_by_adrp() {
     );
     let far = apply(PAGE, ADRP_X3, 0, 1 << 33, 0);
     assert_eq!(far, Err(Unfit::TooFar("`adrp` reaches 4 GiB")));
+    // Where the base may lie within a page, its offset would be added.
+    let small = |target| apply_at(4, PAGE, ADRP_X3, 0x1000, target, 0);
+    assert_eq!(small(0x10_0000), Ok(0x107f_8003), "adr");
+    assert!(matches!(small(0x20_0123), Err(Unfit::TooFar(_))));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Ifunc libraries: reads an image from a library, and opens a library for its `payload_init`.
 
-use std::ffi::c_void;
+mod functions;
+mod installed;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,15 +16,17 @@ use ifunc_abi::signature::Signature;
 use ifunc_abi::slices;
 
 use super::completion::{FUNCTION, VARIABLE};
-use super::error::{Error, LibraryError};
+use super::error::LibraryError;
 use super::slices::{Slice, Slices};
 use crate::fingerprint;
 use crate::keys::Signatures;
 use crate::travel::companions::Companions;
+use ifunc_exec::InstalledEntry;
 use ifunc_exec::debug::{self, Functions};
 use ifunc_exec::library::{self, LibraryImage};
-use ifunc_exec::{InstalledEntry, InstalledImage};
 use ifunc_proto::caller::ImageBytes;
+
+pub(super) use functions::SourceFunctions;
 
 /// Extension of a file of signatures.
 const SIGNATURES: &str = "sig";
@@ -237,61 +241,6 @@ impl Library {
         })
     }
 
-    /// An entry of an image that this process runs, to be sent on: the image as it arrived, and its companions.
-    pub(crate) fn of_installed(
-        image: &Arc<InstalledImage>,
-        index: usize,
-        companions: Option<&Arc<Companions>>,
-    ) -> std::io::Result<Self> {
-        let entry = InstalledEntry::all(image).nth(index);
-        let entry = entry.ok_or(std::io::ErrorKind::NotFound)?;
-        let bytes = image.original()?;
-        let parsed = Image::parse(&bytes).map_err(std::io::Error::other)?;
-        let machine = parsed.machine();
-        let own = Slice::new(machine, image.id, bytes.to_vec(), image.signature().copied());
-        let others = companions
-            .into_iter()
-            .flat_map(|companions| companions.iter().cloned());
-        let slices = std::iter::once(Arc::new(own)).chain(others);
-        let path = Path::new("(installed)");
-        let library = Self::of_slices(slices.collect(), Vec::new(), None, Some(&entry.name), path);
-        Ok(Self {
-            installed: Some(entry),
-            companions: companions.cloned(),
-            ..library.map_err(std::io::Error::other)?
-        })
-    }
-
-    /// Whether it is sent as an installed image is sent now: that may have got a signature.
-    pub(crate) fn is_sent_as(&self, image: &InstalledImage, companions: Option<&Arc<Companions>>) -> bool {
-        let companions = companions.map_or(&[][..], |companions| companions);
-        let [own, others @ ..] = self.slices.all() else {
-            return false;
-        };
-        own.signature.as_ref() == image.signature()
-            && others.len() == companions.len()
-            && others.iter().zip(companions).all(|(one, other)| one.is_as(other))
-    }
-
-    /// What accompanies the installed image that it was made of.
-    pub(crate) fn companions_kept(&self) -> Option<Arc<Companions>> {
-        self.companions.clone()
-    }
-
-    /// The installed entry that it was made of.
-    pub(crate) fn installed(&self) -> Option<&Arc<InstalledEntry>> {
-        self.installed.as_ref()
-    }
-
-    /// Whether it is this entry of an installed image.
-    pub(crate) fn is_entry(&self, image: &Arc<InstalledImage>, index: usize) -> bool {
-        self.installed.as_ref().is_some_and(|entry| {
-            let is_of_image = Arc::ptr_eq(entry.image(), image) || entry.image().id == image.id;
-            let of_image = image.entries.get(index).filter(|_| is_of_image);
-            of_image.is_some_and(|of_image| of_image.main == entry.main_offset())
-        })
-    }
-
     /// Combines an image with the metadata of its library.
     pub(super) fn embedded(image: &[u8], about: &[u8], name: &str) -> Result<Self, LibraryError> {
         let path = PathBuf::from(format!("{name}, embedded in this program"));
@@ -393,62 +342,4 @@ fn read_file(path: &Path) -> Result<Vec<u8>, LibraryError> {
         path: path.to_owned(),
         error,
     })
-}
-
-/// The functions of an opened library, for the source arguments that this runtime passes.
-#[derive(Debug)]
-pub(super) struct SourceFunctions {
-    name: String,
-    functions: library::SourceFunctions,
-}
-
-/// Source arguments as C takes them: no arguments are a null pointer, and a pointer that C passed with a length of 0 stays what it is.
-#[inline]
-fn as_c(source_args: &[u8]) -> (*const c_void, usize) {
-    let none = std::ptr::NonNull::<u8>::dangling().as_ptr().cast_const();
-    match source_args.as_ptr() {
-        args if source_args.is_empty() && args == none => (std::ptr::null(), 0),
-        args => (args.cast(), source_args.len()),
-    }
-}
-
-impl SourceFunctions {
-    /// Opens the same `bytes` that the library was read from.
-    ///
-    /// # Safety
-    /// The bytes must be those of an ifunc library whose author is trusted with this process.
-    unsafe fn open(bytes: &[u8], library: &Library) -> Result<Self, LibraryError> {
-        // SAFETY: the caller's promise.
-        let functions = unsafe { library::SourceFunctions::open(bytes, &library.name) };
-        Ok(Self {
-            name: library.name.clone(),
-            functions: functions.map_err(|why| LibraryError::Open {
-                path: library.path.clone(),
-                why,
-            })?,
-        })
-    }
-
-    /// Upper bound of the payload's length.
-    #[inline]
-    pub(super) fn bound(&self, source_args: &[u8]) -> usize {
-        let (args, n) = as_c(source_args);
-        // SAFETY: a readable range.
-        unsafe { self.functions.bound(args, n) }
-    }
-
-    /// Writes the payload and returns its length.
-    #[inline]
-    pub(super) fn init(&self, source_args: &[u8], payload: &mut [u8]) -> Result<usize, Error> {
-        let (args, n) = as_c(source_args);
-        // SAFETY: a readable range, and a writable one.
-        let written = unsafe {
-            self.functions
-                .init(args, n, payload.as_mut_ptr().cast(), payload.len())
-        };
-        written.map_err(|code| Error::PayloadInit {
-            ifunc: self.name.clone(),
-            code,
-        })
-    }
 }
