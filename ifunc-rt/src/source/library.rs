@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::ImageId;
@@ -15,7 +15,7 @@ use ifunc_abi::slices;
 
 use super::completion::{FUNCTION, VARIABLE};
 use super::error::{Error, LibraryError};
-use super::slices::{Slice, Slices};
+use super::slices::{Slice, Slices, for_machine};
 use crate::fingerprint;
 use crate::keys::Signatures;
 use crate::travel::companions::Companions;
@@ -50,16 +50,21 @@ pub struct Library {
     /// Its code may send other invocations, or forward itself.
     pub(super) travels: bool,
     pub(super) payload_align: usize,
-    /// The installed entry that it was made of, and what accompanies it.
+    /// The installed entry that it was made of.
     installed: Option<Arc<InstalledEntry>>,
-    companions: Option<Arc<Companions>>,
+    /// What accompanies that, and what identifies both together.
+    companions: Option<(Weak<Companions>, ImageId)>,
     /// The functions of the library, if it was opened.
     pub(super) source_functions: Option<SourceFunctions>,
 }
 
 impl ifunc_proto::caller::Image for Library {
+    #[inline]
     fn id(&self) -> &ImageId {
-        self.slices.id()
+        match &self.companions {
+            None => self.slices.id(),
+            Some((_, id)) => id,
+        }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -70,18 +75,26 @@ impl ifunc_proto::caller::Image for Library {
         self.slices.get(0).signature.as_ref()
     }
 
-    fn slice_for(&self, machine: Machine) -> Result<ImageBytes<'_>, String> {
-        let index = self.slices.for_machine(machine)?;
+    fn send_to<R>(
+        &self,
+        machine: Machine,
+        send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
+    ) -> Result<R, String> {
+        let companions = match &self.companions {
+            None => None,
+            Some((kept, _)) => Some(kept.upgrade().ok_or("what accompanied the image is gone")?),
+        };
+        let own = self.slices.all().iter().map(|slice| &**slice);
+        let kept = companions.iter().flat_map(|kept| kept.iter());
+        let all: Vec<&Slice> = own.chain(kept.map(|companion| &companion.slice)).collect();
+        let index = for_machine(&all, machine)?;
         self.sent.store(index, Ordering::Relaxed);
-        Ok(self.slices.get(index).as_sent())
-    }
-
-    fn companions(&self, of: &ImageId) -> Vec<ImageBytes<'_>> {
-        if !self.travels {
-            return Vec::new();
-        }
-        let others = self.slices.all().iter().filter(|slice| slice.id != *of);
-        others.map(|slice| slice.as_sent()).collect()
+        let sent = all[index];
+        let others = all.iter().filter(|slice| self.travels && slice.id != sent.id);
+        Ok(send(
+            sent.as_sent(),
+            others.map(|slice| slice.as_sent()).collect(),
+        ))
     }
 
     fn entries(&self) -> u8 {
@@ -237,45 +250,47 @@ impl Library {
         })
     }
 
-    /// An entry of an image that this process runs, to be sent on: the image as it arrived, and its companions.
-    pub(crate) fn of_installed(
-        image: &Arc<InstalledImage>,
-        index: usize,
-        companions: Option<&Arc<Companions>>,
-    ) -> std::io::Result<Self> {
+    /// An entry of an image that this process runs, to be sent on: the image as it arrived.
+    pub(crate) fn of_installed(image: &Arc<InstalledImage>, index: usize) -> std::io::Result<Self> {
         let entry = InstalledEntry::all(image).nth(index);
         let entry = entry.ok_or(std::io::ErrorKind::NotFound)?;
         let bytes = image.original()?;
         let parsed = Image::parse(&bytes).map_err(std::io::Error::other)?;
         let machine = parsed.machine();
         let own = Slice::new(machine, image.id, bytes.to_vec(), image.signature().copied());
-        let others = companions
-            .into_iter()
-            .flat_map(|companions| companions.iter().cloned());
-        let slices = std::iter::once(Arc::new(own)).chain(others);
         let path = Path::new("(installed)");
-        let library = Self::of_slices(slices.collect(), Vec::new(), None, Some(&entry.name), path);
+        let library = Self::of_slices(vec![Arc::new(own)], Vec::new(), None, Some(&entry.name), path);
         Ok(Self {
             installed: Some(entry),
-            companions: companions.cloned(),
             ..library.map_err(std::io::Error::other)?
         })
     }
 
-    /// Whether it is sent as an installed image is sent now: that may have got a signature.
-    pub(crate) fn is_sent_as(&self, image: &InstalledImage, companions: Option<&Arc<Companions>>) -> bool {
-        let companions = companions.map_or(&[][..], |companions| companions);
-        let [own, others @ ..] = self.slices.all() else {
-            return false;
-        };
-        own.signature.as_ref() == image.signature()
-            && others.len() == companions.len()
-            && others.iter().zip(companions).all(|(one, other)| one.is_as(other))
+    /// The same entry of an installed image, to be bound to a handle of a link and sent with what accompanies it, as long as that is
+    /// kept.
+    pub(crate) fn accompanied_by(&self, companions: &Arc<Companions>) -> Self {
+        Self {
+            path: self.path.clone(),
+            name: self.name.clone(),
+            library_name: self.library_name.clone(),
+            slices: self.slices.clone(),
+            sent: AtomicUsize::new(0),
+            entry: self.entry,
+            entries: self.entries,
+            stale_signatures: None,
+            about: Vec::new(),
+            flags: self.flags,
+            travels: self.travels,
+            payload_align: self.payload_align,
+            installed: self.installed.clone(),
+            companions: Some((Arc::downgrade(companions), *companions.id())),
+            source_functions: None,
+        }
     }
 
-    /// What accompanies the installed image that it was made of.
-    pub(crate) fn companions_kept(&self) -> Option<Arc<Companions>> {
-        self.companions.clone()
+    /// Whether it is sent as an installed image is sent now: that may have got a signature.
+    pub(crate) fn is_sent_as(&self, image: &InstalledImage) -> bool {
+        self.slices.get(0).signature.as_ref() == image.signature()
     }
 
     /// The installed entry that it was made of.
