@@ -216,8 +216,10 @@ pub unsafe extern "C" fn ifunc_target_options_read_policy(
     })
 }
 
-/// Refuses code that was accepted otherwise if `validate` returns 0. It is called at every installation. `user` is passed to it, and may be
-/// null; it lives as long as the targets. Nothing else may be null.
+/// Refuses code that was accepted otherwise if `validate` returns 0. It is called at every installation, and again for each installed image of each
+/// connection when a policy replaces that of the target (`ifunc_target_replace_policy`), by that of the new policy: an image that it refuses
+/// then is released, and its invocations are rejected. It may be asked about the slices of an image for other machines, too, which an image that
+/// travels on takes along. `user` is passed to it, and may be null; it lives as long as the targets. Nothing else may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_target_options_accept_if(
     options: *mut ifunc_target_options,

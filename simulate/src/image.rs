@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use ifunc_abi::ImageId;
+use ifunc_abi::machine::Machine;
 use ifunc_proto::caller::{Image, ImageBytes};
 
 use crate::rng::{Rng, mix};
@@ -99,15 +100,20 @@ impl Image for SentImage {
         &self.image.bytes
     }
 
-    /// The image after this one, as a slice for other machines: what a link carries beside an image must change nothing.
-    fn companions(&self, _of: &ImageId) -> Vec<ImageBytes<'_>> {
-        let other = &IMAGES[(usize::from(self.image.index) + 1) % COUNT];
-        let companion = ImageBytes {
-            id: &other.id,
-            bytes: &other.bytes,
+    /// With the image after this one, as a slice for other machines: what a link carries beside an image must change nothing.
+    fn send_to<R>(
+        &self,
+        _machine: Machine,
+        send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
+    ) -> Result<R, String> {
+        let as_sent = |data: &'static Data| ImageBytes {
+            id: &data.id,
+            bytes: &data.bytes,
             signature: None,
         };
-        Vec::from_iter((self.image.index.is_multiple_of(3)).then_some(companion))
+        let other = &IMAGES[(usize::from(self.image.index) + 1) % COUNT];
+        let companion = self.image.index.is_multiple_of(3).then(|| as_sent(other));
+        Ok(send(as_sent(self.image), Vec::from_iter(companion)))
     }
 
     fn entries(&self) -> u8 {

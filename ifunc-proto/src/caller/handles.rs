@@ -249,38 +249,49 @@ impl<I: Image + Clone, U> Caller<I, U> {
     ) -> Result<Result<bool, Lost>, LinkError> {
         let span = self.span(handle);
         // The image is borrowed, not cloned: a reference count would wait for the stores of the image itself.
-        let slot = &mut self.handles[handle as usize];
+        let slot = &self.handles[handle as usize];
         let is_due_again = again && slot.installed & Handle::<I>::RESEND != 0;
         if slot.is_installed(self.generation) && !is_due_again {
             return Ok(Ok(true));
         }
-        let slice = match slot.image.slice_for(self.machine) {
-            Ok(slice) => slice,
-            Err(why) => return Ok(Err(Lost::NoSlice { why })),
-        };
-        let limit = self.limits.max_image;
-        if slice.bytes.len() as u64 > limit {
-            return Ok(Err(Lost::ImageTooLarge {
-                len: slice.bytes.len() as u64,
-                limit,
-            }));
-        }
-        let entries = slot.image.entries().into();
-        let body = InstallBody::new(slice, slot.image.companions(slice.id), entries, limit);
-        let len = body.len();
+        let (limit, entries) = (self.limits.max_image, slot.image.entries().into());
+        let written = slot
+            .image
+            .send_to(self.machine, |slice, companions| -> Result<Written, LinkError> {
+                let len = slice.bytes.len() as u64;
+                if len > limit {
+                    return Ok(Written::TooLarge(len));
+                }
+                let body = InstallBody::new(slice, companions, entries, limit);
+                let len = body.len();
+                if len > tx.max_body() {
+                    let mut whole = vec![0; len];
+                    body.write(&mut whole);
+                    return Ok(Written::Apart(whole));
+                }
+                let Some(memory) = tx.reserve(len, 8)? else {
+                    return Ok(Written::NoRoom(len));
+                };
+                body.write(&mut memory[..len]);
+                Ok(Written::InPlace(len))
+            });
         let header = Header::new(Kind::Install, span.start as u32, 0);
-        if len > tx.max_body() {
-            let mut whole = vec![0; len];
-            body.write(&mut whole);
-            self.set_installed(handle);
-            self.start(header, whole);
-            return Ok(Ok(true));
-        }
-        let Some(memory) = tx.reserve(len, 8)? else {
-            self.lacking = len;
-            return Ok(Ok(false));
+        let len = match written {
+            Err(why) => return Ok(Err(Lost::NoSlice { why })),
+            Ok(written) => match written? {
+                Written::TooLarge(len) => return Ok(Err(Lost::ImageTooLarge { len, limit })),
+                Written::Apart(whole) => {
+                    self.set_installed(handle);
+                    self.start(header, whole);
+                    return Ok(Ok(true));
+                }
+                Written::NoRoom(len) => {
+                    self.lacking = len;
+                    return Ok(Ok(false));
+                }
+                Written::InPlace(len) => len,
+            },
         };
-        body.write(&mut memory[..len]);
         let sequence = tx.commit(header, len);
         self.set_installed(handle);
         self.installed(handle, sequence);
@@ -298,6 +309,18 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         self.handles[handle as usize].installed = self.generation;
     }
+}
+
+/// What became of the body of an `Install`.
+enum Written {
+    /// It has so many bytes, in the memory of the next frame.
+    InPlace(usize),
+    /// It is to be sent in fragments.
+    Apart(Vec<u8>),
+    /// The window is closed for so many bytes.
+    NoRoom(usize),
+    /// The peer does not accept an image of so many bytes.
+    TooLarge(u64),
 }
 
 /// The body of an `Install`.

@@ -33,20 +33,22 @@ pub trait Image {
     fn signature(&self) -> Option<&Signature> {
         None
     }
-    /// What a machine is sent. Without slices it is the image: a machine that does not run it refuses it.
+    /// Calls `send` with what a machine is sent: the slice for it, and those that accompany it, for other machines that the image may
+    /// travel on to. Without slices it is the image: a machine that does not run it refuses it.
     ///
     /// # Errors
     /// There are slices, and none for this machine: why, and what to build.
-    fn slice_for(&self, _machine: Machine) -> Result<ImageBytes<'_>, String> {
-        Ok(ImageBytes {
+    fn send_to<R>(
+        &self,
+        _machine: Machine,
+        send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
+    ) -> Result<R, String> {
+        let image = ImageBytes {
             id: self.id(),
             bytes: self.bytes(),
             signature: self.signature(),
-        })
-    }
-    /// The slices that accompany the one with this id, for other machines that the image may travel on to.
-    fn companions(&self, _of: &ImageId) -> Vec<ImageBytes<'_>> {
-        Vec::new()
+        };
+        Ok(send(image, Vec::new()))
     }
     /// Number of the image's entries, 1 to [`MAX_ENTRIES`](ifunc_abi::image::MAX_ENTRIES).
     fn entries(&self) -> u8;
@@ -69,12 +71,12 @@ impl<T: Image + ?Sized> Image for Arc<T> {
         T::signature(self)
     }
 
-    fn slice_for(&self, machine: Machine) -> Result<ImageBytes<'_>, String> {
-        T::slice_for(self, machine)
-    }
-
-    fn companions(&self, of: &ImageId) -> Vec<ImageBytes<'_>> {
-        T::companions(self, of)
+    fn send_to<R>(
+        &self,
+        machine: Machine,
+        send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
+    ) -> Result<R, String> {
+        T::send_to(self, machine, send)
     }
 
     fn entries(&self) -> u8 {

@@ -7,7 +7,7 @@ use zerocopy::little_endian::U64;
 
 use super::Node;
 use super::members::{Handles, Member};
-use super::outbox::{Control, Sent};
+use super::outbox::{Control, Sendable, Sent};
 use super::visit::left;
 use crate::caller::{Image, NotSent, Submission, SubmitError};
 use crate::calls::Lost;
@@ -23,7 +23,7 @@ const MAX_UNCONSUMED: usize = 4096;
 /// Invocations that were sent to a node before it is first asked which of them it has consumed.
 const PRUNED: usize = 64;
 
-impl<I: Image + Clone, O: Clone> Node<I, O> {
+impl<I: Sendable, O: Clone> Node<I, O> {
     /// Whether something waits for a node that there is a link to, or its window was found closed: the rest of a frame in fragments waits
     /// in the connection.
     #[must_use]
@@ -44,7 +44,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     pub fn drive<L: Link, U, B>(
         &mut self,
         node: u32,
-        connection: &mut Connection<I, U, B>,
+        connection: &mut Connection<I::Image, U, B>,
         link: &mut L,
         now: u64,
     ) -> bool {
@@ -68,7 +68,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     fn send_all<L: Link, U, B>(
         &mut self,
         node: u32,
-        connection: &mut Connection<I, U, B>,
+        connection: &mut Connection<I::Image, U, B>,
         link: &mut L,
         now: u64,
     ) -> bool {
@@ -128,7 +128,7 @@ impl<I: Image + Clone, O: Clone> Node<I, O> {
     fn send_weights<L: Link, U, B>(
         &mut self,
         node: u32,
-        connection: &mut Connection<I, U, B>,
+        connection: &mut Connection<I::Image, U, B>,
         link: &mut L,
     ) -> bool {
         let Some((header, body, scopes)) = self.weights_for(node) else {
@@ -158,11 +158,11 @@ enum Sending {
     Refused(Rejection, String),
 }
 
-impl<I: Image + Clone> Member<I> {
+impl<I: Sendable> Member<I> {
     /// Sends the next invocation, which stays the next one.
     fn send_next<L: Link, U, B>(
         &mut self,
-        connection: &mut Connection<I, U, B>,
+        connection: &mut Connection<I::Image, U, B>,
         link: &mut L,
         now: u64,
     ) -> Sending {
@@ -174,7 +174,7 @@ impl<I: Image + Clone> Member<I> {
         }
         let mut head = message.head;
         head.deadline = U64::new(left(message.deadline, now));
-        let handle = self.handles.of(&message.image, connection);
+        let (handle, is_new) = self.handles.of(&message.image, connection);
         let submission = Submission {
             handle,
             bound: message.payload.len(),
@@ -204,6 +204,11 @@ impl<I: Image + Clone> Member<I> {
             Err(NotSent::Failed(error)) => match *error {
                 // The node reported on an invocation that nothing awaits.
                 SubmitError::Earlier(_) => return Sending::Again,
+                // What was bound before may hold less than this message does.
+                SubmitError::Lost(Lost::NoSlice { .. }) if !is_new => {
+                    self.handles.forget(handle, connection);
+                    return Sending::Again;
+                }
                 SubmitError::Lost(Lost::NoSlice { why }) => {
                     return Sending::Refused(Rejection::Architecture, why);
                 }
@@ -231,14 +236,19 @@ impl<I: Image + Clone> Member<I> {
 }
 
 impl Handles {
-    /// The handle of an image.
-    fn of<I: Image + Clone, U, B>(&mut self, image: &I, connection: &mut Connection<I, U, B>) -> u32 {
+    /// The handle of an image, and whether it was bound just now.
+    fn of<I: Sendable, U, B>(
+        &mut self,
+        sent: &I,
+        connection: &mut Connection<I::Image, U, B>,
+    ) -> (u32, bool) {
         self.uses += 1;
         let uses = self.uses;
-        let is_of = |(id, entry): &(ImageId, u8)| *entry == image.entry() && id == image.id();
+        let (image, entry) = sent.key();
+        let is_of = |(id, index): &(ImageId, u8)| *index == entry && id == image;
         if let Some((_, handle, used)) = self.bound.iter_mut().find(|(key, ..)| is_of(key)) {
             *used = uses;
-            return *handle;
+            return (*handle, false);
         }
         if self.bound.len() >= MAX_HANDLES
             && let Some(oldest) = (0..self.bound.len()).min_by_key(|&index| self.bound[index].2)
@@ -246,8 +256,15 @@ impl Handles {
             let (_, handle, _) = self.bound.swap_remove(oldest);
             connection.caller.unbind(handle);
         }
-        let handle = connection.caller.bind(image.clone());
-        self.bound.push(((*image.id(), image.entry()), handle, uses));
-        handle
+        let handle = connection.caller.bind(sent.image());
+        self.bound.push(((*image, entry), handle, uses));
+        (handle, true)
+    }
+
+    /// The next use of what this handle is bound to binds it anew.
+    #[cold]
+    fn forget<I: Image + Clone, U, B>(&mut self, handle: u32, connection: &mut Connection<I, U, B>) {
+        self.bound.retain(|(_, bound, _)| *bound != handle);
+        connection.caller.unbind(handle);
     }
 }

@@ -8,9 +8,8 @@ use ifunc_abi::status::Rejection;
 use ifunc_abi::status::{Failure, Status};
 use ifunc_abi::travel::LostNode;
 
-use super::outbox::{Control, Message, Sent};
+use super::outbox::{Control, Message, Sendable, Sent};
 use super::{Event, MAX_LOST, MAX_STRANGERS, Node};
-use crate::caller::Image;
 use crate::host::MalformedFrame;
 
 /// What this node knows of another one.
@@ -176,7 +175,7 @@ impl<I> Members<I> {
     }
 }
 
-impl<I: Image + Clone, O: Clone> Node<I, O> {
+impl<I: Sendable, O: Clone> Node<I, O> {
     /// A node belongs to the group. One that was lost may be sent to again: the driver is asked for a link.
     pub fn add(&mut self, node: u32) {
         if Some(node) == self.config.number {

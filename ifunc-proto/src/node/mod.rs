@@ -60,6 +60,7 @@ mod tests;
 mod visit;
 
 use members::{Member, Members};
+pub use outbox::Sendable;
 use outbox::{Message, Spare};
 use scopes::{Returns, Scope};
 use slots::{Slot, Waiting};
@@ -211,7 +212,7 @@ const MAX_STRANGERS: usize = 4096;
 
 /// A node.
 ///
-/// `I` is an image that is sent to nodes; `O` is what the driver keeps with a source's request until it ends: its connection
+/// `I` is an image that is sent to nodes ([`Sendable`]); `O` is what the driver keeps with a source's request until it ends: its connection
 /// and the [`ReplyTo`](crate::host::ReplyTo).
 ///
 /// ```
@@ -281,7 +282,7 @@ pub struct Node<I, O> {
     spare: Spare<I>,
 }
 
-impl<I: crate::caller::Image + Clone, O: Clone> Node<I, O> {
+impl<I: Sendable, O: Clone> Node<I, O> {
     /// A node without peers.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {

@@ -1,5 +1,6 @@
 //! What is sent to nodes: invocations, and the frames that reply to them.
 
+use ifunc_abi::ImageId;
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Rejection, Status};
@@ -16,6 +17,28 @@ const OVERHEAD: usize = 192;
 /// Bytes that a payload takes in the outbox.
 pub(super) fn size_of(payload: usize) -> usize {
     payload.saturating_add(OVERHEAD)
+}
+
+/// What a node sends: an entry of an image, and what the driver keeps beside it until an invocation was sent or is run.
+pub trait Sendable {
+    /// What a handle of a link is bound to.
+    type Image: Image + Clone;
+    /// The [id](Image::id) of the image, and its [entry](Image::entry).
+    fn key(&self) -> (&ImageId, u8);
+    /// The image, to be bound to a handle. It stays bound after the invocation was sent.
+    fn image(&self) -> Self::Image;
+}
+
+impl<T: Image + Clone> Sendable for T {
+    type Image = T;
+
+    fn key(&self) -> (&ImageId, u8) {
+        (self.id(), self.entry())
+    }
+
+    fn image(&self) -> T {
+        self.clone()
+    }
 }
 
 /// An invocation for a node.
@@ -106,7 +129,7 @@ pub(super) struct Sent {
     pub(super) stream_next: u32,
 }
 
-impl<I: Image + Clone, O: Clone> Node<I, O> {
+impl<I: Sendable, O: Clone> Node<I, O> {
     /// Adds an invocation for a node. It counts in the outbox already.
     pub(super) fn post(&mut self, to: u32, message: Message<I>, now: u64) {
         if Some(to) == self.config.number {

@@ -5,9 +5,8 @@ use ifunc_abi::travel::{ReturnHead, ScopeReport, SlotRef};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::outbox::Message;
+use super::outbox::{Message, Sendable};
 use super::{Event, Node, Timer};
-use crate::caller::Image;
 use crate::host::MalformedFrame;
 use crate::server::MAX_NODE_FRAME;
 
@@ -97,7 +96,7 @@ pub(super) fn checked(weight: u64) -> u64 {
     weight.min(MAX_WEIGHT)
 }
 
-impl<I: Image + Clone, O: Clone> Node<I, O> {
+impl<I: Sendable, O: Clone> Node<I, O> {
     /// Issues the weight of an invocation that a source sends in its scope. `None`: there are too many scopes.
     pub(super) fn issue_weight(&mut self, connection: u64, number: u32, now: u64) -> Option<(SlotRef, u64)> {
         let key = (connection, number);

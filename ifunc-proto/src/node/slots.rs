@@ -8,10 +8,9 @@ use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_abi::travel::{NO_DEADLINE, NOT_STREAMED, ReplyHead, SlotRef, WindowHead};
 use zerocopy::little_endian::{U32, U64};
 
-use super::outbox::{Control, Message};
+use super::outbox::{Control, Message, Sendable};
 use super::visit::too_long;
 use super::{Event, MAX_CANCELLED, Node, Timer};
-use crate::caller::Image;
 
 /// A call that was forwarded from here.
 #[derive(Debug)]
@@ -83,7 +82,7 @@ impl<I> Waiting<I> {
     }
 }
 
-impl<I: Image + Clone, O: Clone> Node<I, O> {
+impl<I: Sendable, O: Clone> Node<I, O> {
     /// Opens a slot. `next`: number of the next partial answer; `window`: how many may follow.
     pub(super) fn open_slot(&mut self, mut slot: Slot<O>, next: u32, window: u32) -> SlotRef {
         let nonce = self.nonces.next();

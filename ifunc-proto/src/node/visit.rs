@@ -5,10 +5,9 @@ use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_abi::travel::{NOT_STREAMED, ScopeReport, SlotRef, TravelError, TravelHead};
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::outbox::{Message, Outgoing, size_of};
+use super::outbox::{Message, Outgoing, Sendable, size_of};
 use super::slots::Slot;
 use super::{Event, Node, NodeConfig};
-use crate::caller::Image;
 
 /// Where an invocation comes from.
 #[derive(Debug)]
@@ -119,7 +118,7 @@ pub enum Ended<O> {
     Elsewhere,
 }
 
-impl<I: Image + Clone, O: Clone> Node<I, O> {
+impl<I: Sendable, O: Clone> Node<I, O> {
     /// An invocation arrived. To be run, and then [ended](Self::end).
     ///
     /// # Errors

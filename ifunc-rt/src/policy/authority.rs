@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ifunc_abi::image::Image;
 use ifunc_abi::refusal::Refusal;
-use ifunc_exec::InstalledImage;
 
-use super::{Allowance, Charge, Grant, Meter};
+use super::{Allowance, Grant, Meter};
 
 /// By whose authority code runs, what that grants, and what it uses of that.
 #[derive(Debug)]
@@ -44,24 +42,14 @@ impl Authority {
         self.signer.as_deref()
     }
 
-    /// Whether an image may be installed. Counts the attempt.
-    pub(super) fn admits(&self, image: &Image<'_>, len: usize) -> Result<(), Refusal> {
-        self.meter.attempt(len, Instant::now())?;
-        self.grants(image)
+    /// Counts an attempt to install an image that has `len` bytes with what accompanies it.
+    pub(super) fn attempt(&self, len: usize) -> Result<(), Refusal> {
+        self.meter.attempt(len, Instant::now())
     }
 
     /// Whether an image may import what it imports.
-    pub(super) fn grants(&self, image: &Image<'_>) -> Result<(), Refusal> {
-        let imports: Vec<&str> = image.imports().map(|import| import.symbol).collect();
-        let needed: Vec<&str> = image.needed().collect();
-        self.grant.admits(&self.whose, &imports, &needed)
-    }
-
-    /// Whether an image may stay that was installed by an earlier policy.
-    pub(super) fn readmits(&self, image: &InstalledImage) -> Result<(), Refusal> {
-        let imports: Vec<&str> = image.import_names().collect();
-        let needed: Vec<&str> = image.library_names().collect();
-        self.grant.admits(&self.whose, &imports, &needed)
+    pub(super) fn grants(&self, imports: &[&str], needed: &[&str]) -> Result<(), Refusal> {
+        self.grant.admits(&self.whose, imports, needed)
     }
 
     /// Lets the quotas of this grant hold for what was counted before it.
@@ -69,9 +57,9 @@ impl Authority {
         self.meter.set_quotas(self.grant.quotas);
     }
 
-    /// Counts an image that was installed, and the bytes that are kept beside it.
-    pub(crate) fn charge(&self, image: &InstalledImage, beside: usize) -> Result<Option<Charge>, Refusal> {
-        self.meter.charge(image, beside)
+    /// What all of its code uses together.
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// Whether each invocation has to be counted or measured.
@@ -90,16 +78,12 @@ pub(crate) struct Limited {
 
 impl Limited {
     /// `None`: nothing limits them.
-    pub(crate) fn new(
-        authority: Option<&Arc<Authority>>,
-        allowance: Option<&Allowance>,
-    ) -> Option<Arc<Self>> {
-        let authority = authority.filter(|authority| authority.limits_invocations());
+    pub(crate) fn new(authority: &Arc<Authority>, allowance: Option<&Allowance>) -> Option<Self> {
         let limited = Self {
-            authority: authority.cloned(),
+            authority: authority.limits_invocations().then(|| Arc::clone(authority)),
             allowance: allowance.cloned(),
         };
-        (limited.authority.is_some() || limited.allowance.is_some()).then(|| Arc::new(limited))
+        (limited.authority.is_some() || limited.allowance.is_some()).then_some(limited)
     }
 
     /// The name of the key that signed, for logs.

@@ -343,10 +343,11 @@ impl Policy {
 
     /// Refuses images for which `check` returns `false`, or a [`Verdict`] that refuses them with a reason; a verdict may also state an
     /// [`Allowance`], which the image then uses. The target calls it at every install of an image that the rest of the
-    /// policy accepts, and again for each installed image of each connection when the policy is
-    /// [replaced](crate::PolicyHandle::replace), by that of the new policy: one that it refuses is released, and the invocations of the
-    /// others use the allowance of the new verdict. (Their memory counts as it did, until they are released.) If the image comes over a
-    /// link that carries invocations both ways, the link is locked meanwhile: `check` must not use a source that sends over it.
+    /// policy accepts, and for each slice for other machines that the image brings along; and again for each installed image of each
+    /// connection when the policy is [replaced](crate::PolicyHandle::replace), by that of the new policy: one that it refuses is released,
+    /// and the invocations of the others use the allowance of the new verdict. (Their memory counts as it did, until they are released.) If
+    /// the image comes over a link that carries invocations both ways, the link is locked meanwhile: `check` must not use a source that
+    /// sends over it.
     pub fn accept_if<V: Into<Verdict>>(
         mut self,
         check: impl Fn(&SourceInfo, &ImageInfo<'_>) -> V + Send + 'static,

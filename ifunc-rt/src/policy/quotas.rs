@@ -20,11 +20,12 @@ use ifunc_exec::InstalledImage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {
-    /// Largest image in bytes. Default 16 MiB.
+    /// Largest image in bytes, with the slices for other machines that it brings along if it may travel on. Default 16 MiB.
     pub image_bytes: usize,
     /// Memory of the images that are bound, in bytes. Default 64 MiB. A pinned image counts for as long as its connection lives,
     /// and among those of a key for as long as the target lives; all pinned images together may take half of the
-    /// [code cache](crate::TargetBuilder::code_cache).
+    /// [code cache](crate::TargetBuilder::code_cache). The slices for other machines that an image brings along count until its handles
+    /// are released and what it sent with them has left.
     pub code_bytes: usize,
     /// Images that are bound at a time. Default 1024.
     pub images: usize,
@@ -173,11 +174,12 @@ impl Rate {
     }
 }
 
-/// What a bound image counts, until it is dropped.
+/// What a bound image counts, or what accompanies one, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     meter: Arc<Meter>,
     code_bytes: usize,
+    images: usize,
 }
 
 impl Meter {
@@ -225,7 +227,7 @@ impl Meter {
         )
     }
 
-    /// Counts an attempt to install an image of `len` bytes.
+    /// Counts an attempt to install an image that has `len` bytes with what accompanies it.
     ///
     /// # Errors
     /// There were too many in the last second, or the image is too large, or there is no room for it.
@@ -243,16 +245,17 @@ impl Meter {
             return Err(self.exceeded("installs_per_second", what));
         }
         if len > image_bytes {
-            let what = format!("may install images of {image_bytes} bytes, and this one has {len}");
+            let what = format!(
+                "may install images of {image_bytes} bytes, with the slices that accompany them, and this one has {len}"
+            );
             return Err(self.exceeded("image_bytes", what));
         }
         self.admits(&self.used(), len)
     }
 
+    /// Whether there is room for another image of so many bytes.
     fn admits(&self, used: &Used, bytes: usize) -> Result<(), Refusal> {
-        let Quotas {
-            code_bytes, images, ..
-        } = used.quotas;
+        let images = used.quotas.images;
         if used.images >= images {
             let what = format!(
                 "may have {} bound at a time; help: release handles",
@@ -260,6 +263,11 @@ impl Meter {
             );
             return Err(self.exceeded("images", what));
         }
+        self.admits_bytes(used, bytes)
+    }
+
+    fn admits_bytes(&self, used: &Used, bytes: usize) -> Result<(), Refusal> {
+        let code_bytes = used.quotas.code_bytes;
         if used.code_bytes.saturating_add(bytes) > code_bytes {
             let bound = used.code_bytes;
             let what = format!(
@@ -270,21 +278,17 @@ impl Meter {
         Ok(())
     }
 
-    /// Counts an image that was installed, and the bytes that are kept `beside` it. `None`: it counts already, or for as long as this meter lives.
+    /// Counts an image that was installed. `None`: it counts already, or for as long as this meter lives.
     ///
     /// # Errors
     /// There is no room for it.
-    pub(crate) fn charge(
-        self: &Arc<Self>,
-        image: &InstalledImage,
-        beside: usize,
-    ) -> Result<Option<Charge>, Refusal> {
+    pub(crate) fn charge(self: &Arc<Self>, image: &InstalledImage) -> Result<Option<Charge>, Refusal> {
         let mut used = self.used();
         let is_pinned = image.flags.contains(ImageFlags::PINNED);
         if is_pinned && used.pinned.contains(&image.id) {
             return Ok(None);
         }
-        let code_bytes = image.footprint() + beside;
+        let code_bytes = image.footprint();
         self.admits(&used, code_bytes)?;
         used.code_bytes += code_bytes;
         used.images += 1;
@@ -293,8 +297,27 @@ impl Meter {
             return Ok(None);
         }
         drop(used);
-        let meter = Arc::clone(self);
-        Ok(Some(Charge { meter, code_bytes }))
+        Ok(Some(Charge {
+            meter: Arc::clone(self),
+            code_bytes,
+            images: 1,
+        }))
+    }
+
+    /// Counts what accompanies an image, each time that it is kept.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn charge_companions(self: &Arc<Self>, bytes: usize) -> Result<Charge, Refusal> {
+        let mut used = self.used();
+        self.admits_bytes(&used, bytes)?;
+        used.code_bytes += bytes;
+        drop(used);
+        Ok(Charge {
+            meter: Arc::clone(self),
+            code_bytes: bytes,
+            images: 0,
+        })
     }
 
     /// Counts an invocation that begins.
@@ -358,7 +381,7 @@ impl Drop for Charge {
     fn drop(&mut self) {
         let mut used = self.meter.used();
         used.code_bytes -= self.code_bytes;
-        used.images -= 1;
+        used.images -= self.images;
     }
 }
 

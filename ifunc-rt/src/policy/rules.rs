@@ -10,7 +10,6 @@ use ifunc_abi::image::Image;
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::signature::Signature;
 use ifunc_abi::status::Rejection;
-use ifunc_exec::InstalledImage;
 
 use super::verified::Verified;
 use super::{
@@ -35,11 +34,13 @@ pub(crate) struct Candidate<'a> {
     pub(crate) source: &'a SourceInfo,
     pub(crate) id: &'a ImageId,
     pub(crate) len: usize,
+    /// Bytes of what accompanies it.
+    pub(crate) beside: usize,
     pub(crate) image: &'a Image<'a>,
     pub(crate) signature: Option<&'a Signature>,
 }
 
-/// An image that was installed by the rules before.
+/// An image that was installed by the rules before, or that is kept beside one.
 #[derive(Clone, Copy)]
 pub(crate) struct Readmission<'a> {
     pub(crate) source: &'a SourceInfo,
@@ -47,9 +48,14 @@ pub(crate) struct Readmission<'a> {
     pub(crate) authority: &'a Authority,
     /// The key that signed it.
     pub(crate) signed_by: Option<&'a [u8; 32]>,
+    pub(crate) id: &'a ImageId,
     /// Its size in bytes.
     pub(crate) len: usize,
-    pub(crate) image: &'a InstalledImage,
+    /// Names of its entries.
+    pub(crate) names: &'a [&'a str],
+    /// Names of its imports, and of the libraries that it needs.
+    pub(crate) imports: &'a [&'a str],
+    pub(crate) needed: &'a [&'a str],
 }
 
 impl Policy {
@@ -106,7 +112,7 @@ impl Rules {
     }
 
     /// By whose authority an image runs that was installed by that of earlier rules, and whose allowance its invocations use beside
-    /// that.
+    /// that. What accompanies an image is asked for in the same way.
     ///
     /// # Errors
     /// Why it runs no more.
@@ -118,8 +124,11 @@ impl Rules {
             source,
             authority: before,
             signed_by,
+            id,
             len,
-            image,
+            names,
+            imports,
+            needed,
         } = installed;
         let unsigned = || self.unsigned(source).cloned();
         let authority = match signed_by {
@@ -131,18 +140,16 @@ impl Rules {
             },
             None => unsigned().ok_or_else(|| self.refuse_unsigned()),
         }?;
-        authority.readmits(image)?;
-        let imports: Vec<&str> = image.import_names().collect();
+        authority.grants(imports, needed)?;
         let about = ImageInfo {
             name: "",
-            id: &image.id,
+            id,
             len,
             signer: authority.signer(),
-            imports: &imports,
+            imports,
             is_installed: true,
         };
-        let names = image.entries.iter().map(|entry| &*entry.name);
-        let allowance = self.ask(source, names, about)?;
+        let allowance = self.ask(source, names.iter().copied(), about)?;
         Ok((authority, allowance))
     }
 
@@ -155,10 +162,11 @@ impl Rules {
         candidate: Candidate<'_>,
     ) -> Result<(Arc<Authority>, Option<Allowance>), Refusal> {
         let authority = self.authority(&candidate)?;
-        authority.admits(candidate.image, candidate.len)?;
+        let with_companions = candidate.len.saturating_add(candidate.beside);
+        authority.attempt(with_companions)?;
         let allowance = self.check(candidate, &authority)?;
         if let Some(allowance) = &allowance {
-            allowance.meter().attempt(candidate.len, Instant::now())?;
+            allowance.meter().attempt(with_companions, Instant::now())?;
         }
         Ok((authority, allowance))
     }
@@ -179,11 +187,11 @@ impl Rules {
                 "it is not signed by the key that signed the image; help: `cargo ifunc sign` signs all slices of a library",
             ));
         }
-        authority.grants(candidate.image)?;
         self.check(candidate, &authority).map(drop)
     }
 
-    /// Asks the host's own function about an image that is not installed yet. Returns the allowance that it grants.
+    /// Whether an image that is not installed yet imports what its authority grants, and what the host's own function says of it. Returns
+    /// the allowance that this states.
     fn check(&self, candidate: Candidate<'_>, authority: &Authority) -> Result<Option<Allowance>, Refusal> {
         let Candidate {
             source,
@@ -193,6 +201,7 @@ impl Rules {
             ..
         } = candidate;
         let imports: Vec<&str> = image.imports().map(|import| import.symbol).collect();
+        authority.grants(&imports, &image.needed().collect::<Vec<_>>())?;
         let about = ImageInfo {
             name: "",
             id,

@@ -53,15 +53,10 @@ impl Slice {
         let read = || DebugObject::read(path, library, &self.id).map(DebugObject::into_functions);
         self.functions.get_or_init(read).as_ref()
     }
-
-    /// Whether it is the same image with the same signature.
-    pub(crate) fn is_as(&self, other: &Self) -> bool {
-        self.id == other.id && self.signature == other.signature
-    }
 }
 
 /// The slices of a library: at least one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Slices {
     all: Vec<Arc<Slice>>,
     /// What identifies them together.
@@ -135,22 +130,22 @@ impl Slices {
             ));
         }
     }
+}
 
-    /// The slice that a machine is sent. An image by itself is sent to every machine, which says better what it lacks.
-    ///
-    /// # Errors
-    /// It runs none of them: why, and what to build.
-    pub(super) fn for_machine(&self, peer: Machine) -> Result<usize, String> {
-        let needed = || self.all.iter().map(|slice| slice.machine);
-        match best(peer, needed()) {
-            Some(index) => Ok(index),
-            None if self.all.len() == 1 => Ok(0),
-            None => Err(format!(
-                "the peer is {peer}, and the library has slices for {}; help: `{}`",
-                machines(needed()),
-                build_command(needed(), peer)
-            )),
-        }
+/// The slice that a machine is sent. An image by itself is sent to every machine, which says better what it lacks.
+///
+/// # Errors
+/// It runs none of them: why, and what to build.
+pub(super) fn for_machine(all: &[&Slice], peer: Machine) -> Result<usize, String> {
+    let needed = || all.iter().map(|slice| slice.machine);
+    match best(peer, needed()) {
+        Some(index) => Ok(index),
+        None if all.len() == 1 => Ok(0),
+        None => Err(format!(
+            "the peer is {peer}, and the library has slices for {}; help: `{}`",
+            machines(needed()),
+            build_command(needed(), peer)
+        )),
     }
 }
 
@@ -225,23 +220,22 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_slice_is_told_what_to_build() {
-        let both = slices(vec![x86_64(3), slice(ARCH_AARCH64, 0, "add")]).unwrap();
+        let (v3, arm, v2) = (x86_64(3), slice(ARCH_AARCH64, 0, "add"), x86_64(1));
+        let both = [&*v3, &arm];
         let machine = |arch, cpu_features| Machine { arch, cpu_features };
-        assert_eq!(both.for_machine(machine(ARCH_X86_64, 7)), Ok(0));
-        assert_eq!(both.for_machine(machine(ARCH_AARCH64, 0)), Ok(1));
-        let why = both.for_machine(machine(ARCH_X86_64, 1)).unwrap_err();
+        assert_eq!(for_machine(&both, machine(ARCH_X86_64, 7)), Ok(0));
+        assert_eq!(for_machine(&both, machine(ARCH_AARCH64, 0)), Ok(1));
+        let why = for_machine(&both, machine(ARCH_X86_64, 1)).unwrap_err();
         let expected = "the peer is x86-64-v2, and the library has slices for x86-64-v3, AArch64; help: `cargo ifunc build --target \
                         x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu --cpu armv8-a --cpu x86-64-v2 --cpu x86-64-v3`";
         assert_eq!(why, expected);
-        let levels = slices(vec![x86_64(1), x86_64(3)]).unwrap();
-        let why = levels.for_machine(machine(ARCH_X86_64, 0)).unwrap_err();
+        let why = for_machine(&[&v2, &v3], machine(ARCH_X86_64, 0)).unwrap_err();
         assert!(
             why.ends_with("`cargo ifunc build --cpu x86-64-v1 --cpu x86-64-v2 --cpu x86-64-v3`"),
             "{why}"
         );
         // The peer says better what it lacks.
-        let one = slices(vec![x86_64(3)]).unwrap();
-        assert_eq!(one.for_machine(machine(ARCH_X86_64, 0)), Ok(0));
+        assert_eq!(for_machine(&[&v3], machine(ARCH_X86_64, 0)), Ok(0));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) struct Accepted {
 }
 
 /// What a bound image counts of the quotas of its connection, of its authority and of its allowance, until its last entry is released.
-pub(super) type Charges = [Option<Charge>; 3];
+pub(super) type Charges = Vec<Charge>;
 
 impl<const TAKES: bool> Served<'_, '_, TAKES> {
     /// Installs an image, or logs why not.
@@ -69,14 +69,15 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if let Some(refusal) = &state.ending {
             return Err(refusal.clone());
         }
+        let beside = install.companions.image_bytes();
+        let with_companions = len + beside;
         // Before the bytes are looked at.
-        state.meter.attempt(len, Instant::now())?;
+        state.meter.attempt(with_companions, Instant::now())?;
         let limit = host.hello.limits.max_image;
         if len as u64 > limit {
             let detail = format!("an image of {len} bytes, the limit is {limit}");
             return Err(Refusal::new(Rejection::TooLarge, detail));
         }
-        let with_companions = len + install.companions.image_bytes();
         if with_companions as u64 > limit {
             let detail = format!("an image and its slices of {with_companions} bytes, the limit is {limit}");
             return Err(Refusal::new(Rejection::TooLarge, detail));
@@ -101,33 +102,26 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             source: &state.source,
             id,
             len,
+            beside,
             image,
             signature,
         })?;
         self.check_types(id, len, image, about)?;
         *about = describe(id, len, image).next();
-        let companions = companions::keep(
-            install,
-            image,
-            &state.source,
-            &rules,
-            &authority,
-            &host.companions,
-        )?;
-        let beside = companions.as_ref().map_or(0, |companions| companions.bytes());
+        let meters = || {
+            let of_allowance = allowance.as_ref().map(Allowance::meter);
+            [&state.meter, authority.meter()].into_iter().chain(of_allowance)
+        };
+        let companions = companions::keep(install, image, &state.source, &rules, &authority, |all| {
+            host.companions.keep(id, all, meters())
+        })?;
         let tenant = host.uses_runners.then(|| match authority.signer() {
             Some(key) => Tenant::Key(key.to_owned()),
             None => Tenant::Connection(state.source.connection),
         });
         let image = host.executor.install(&valid, tenant.as_ref())?;
-        let of_allowance = allowance
-            .as_ref()
-            .map(|allowance| allowance.meter().charge(&image, beside));
-        let charges = [
-            state.meter.charge(&image, beside)?,
-            authority.charge(&image, beside)?,
-            of_allowance.transpose()?.flatten(),
-        ];
+        let charges = meters().filter_map(|meter| meter.charge(&image).transpose());
+        let charges = charges.collect::<Result<Charges, Refusal>>()?;
         // A node that sends the image on sends its signature, too.
         if let Some(signature) = signature
             && (authority.signer().is_some() || image.travels && keys::verify(id, signature).is_ok())

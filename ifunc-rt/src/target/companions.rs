@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::frame::Companion;
+use ifunc_abi::frame;
 use ifunc_abi::image::Image;
 use ifunc_abi::machine::Machine;
 use ifunc_abi::refusal::Refusal;
@@ -13,11 +13,11 @@ use ifunc_abi::status::Rejection;
 use ifunc_proto::host::Install;
 
 use crate::keys;
-use crate::policy::{Authority, Candidate, Rules, SourceInfo};
+use crate::policy::{Authority, Candidate, Readmission, Rules, SourceInfo};
 use crate::source::slices::Slice;
-use crate::travel::companions::{CompanionMemory, Companions};
+use crate::travel::companions::{Companion, Companions};
 
-/// Judges the companions of an image that was accepted by this authority, and keeps them. `None`: it has none.
+/// Validates the companions of an image that was accepted by this authority, and has them kept by `keep`. `None`: it has none.
 ///
 /// # Errors
 /// The first one that is refused, and why.
@@ -27,25 +27,24 @@ pub(super) fn keep(
     source: &SourceInfo,
     rules: &Rules,
     authority: &Arc<Authority>,
-    memory: &Arc<CompanionMemory>,
+    keep: impl FnOnce(Vec<Companion>) -> Result<Arc<Companions>, Refusal>,
 ) -> Result<Option<Arc<Companions>>, Refusal> {
     if install.companions.len() == 0 || !image.travels() {
         return Ok(None);
     }
-    let mut kept = Vec::new();
-    for companion in install.companions {
-        kept.push(Arc::new(judge(&companion, image, source, rules, authority)?));
-    }
-    memory.keep(kept).map(Some)
+    let valid = install
+        .companions
+        .map(|sent| validate(&sent, image, source, rules, authority));
+    keep(valid.collect::<Result<_, _>>()?).map(Some)
 }
 
-fn judge(
-    companion: &Companion<'_>,
+fn validate(
+    companion: &frame::Companion<'_>,
     of: &Image<'_>,
     source: &SourceInfo,
     rules: &Rules,
     authority: &Arc<Authority>,
-) -> Result<Slice, Refusal> {
+) -> Result<Companion, Refusal> {
     let (id, bytes) = (&companion.id, companion.image);
     if blake3::hash(bytes) != *id {
         return Err(of_slice(
@@ -68,22 +67,21 @@ fn judge(
         source,
         id,
         len: bytes.len(),
+        beside: 0,
         image: &image,
         signature: signature.as_ref(),
     };
     rules.admit_companion(candidate, authority).map_err(refused)?;
+    let signed_by = signature.as_ref().map(|signature| signature.key);
     // As of images that travel on: a signature of a key that is not known here is sent on if it is one.
     let is_valid =
         |signature: &Signature| authority.signer().is_some() || keys::verify(id, signature).is_ok();
-    Ok(Slice::new(
-        machine,
-        *id,
-        bytes.to_vec(),
-        signature.filter(is_valid),
-    ))
+    let slice = Slice::new(machine, *id, bytes.to_vec(), signature.filter(is_valid));
+    Ok(Companion { slice, signed_by })
 }
 
-/// Whether companions that were kept by an earlier policy may stay.
+/// Whether companions may stay that were kept beside an image that was accepted by this authority, by an earlier policy: the rules are
+/// asked as for the image.
 ///
 /// # Errors
 /// The first one that may not, and why.
@@ -91,20 +89,23 @@ pub(super) fn readmit(
     companions: &Companions,
     source: &SourceInfo,
     rules: &Rules,
-    authority: &Arc<Authority>,
+    before: &Authority,
 ) -> Result<(), Refusal> {
-    for slice in companions.iter() {
+    for Companion { slice, signed_by } in companions.iter() {
         let refused = |refusal| of_slice(Some(slice.machine), refusal);
         let image = Image::parse(&slice.image)
             .map_err(|error| refused(Refusal::new(Rejection::BadImage, error.to_string())))?;
-        let candidate = Candidate {
+        let installed = Readmission {
             source,
+            authority: before,
+            signed_by: signed_by.as_ref(),
             id: &slice.id,
             len: slice.image.len(),
-            image: &image,
-            signature: slice.signature.as_ref(),
+            names: &image.entries().map(|entry| entry.name).collect::<Vec<_>>(),
+            imports: &image.imports().map(|import| import.symbol).collect::<Vec<_>>(),
+            needed: &image.needed().collect::<Vec<_>>(),
         };
-        rules.admit_companion(candidate, authority).map_err(refused)?;
+        rules.readmit(installed).map_err(refused)?;
     }
     Ok(())
 }

@@ -27,9 +27,9 @@ use super::visits::TakenVisit;
 use crate::observe::{
     About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, limited, run_observed,
 };
-use crate::policy::{Allowance, Authority, Limited, Meter, Readmission, SourceInfo};
+use crate::policy::{Allowance, Authority, Limited, Meter, Readmission, Rules, SourceInfo};
 use crate::transport::{Link, Peer};
-use crate::travel::companions::Companions;
+use crate::travel::sent::Terms;
 
 /// Bytes of a copied payload that are kept for the next one, where each invocation has its payload copied.
 const KEPT: usize = 64 << 10;
@@ -140,13 +140,7 @@ impl State {
     }
 
     /// An entry that runs without a connection, and what counts its invocations.
-    pub(super) fn bind(
-        &self,
-        handle: u32,
-        entry: &Arc<InstalledEntry>,
-        argument: &Argument,
-        companions: Option<Arc<Companions>>,
-    ) -> Bound {
+    pub(super) fn bind(&self, handle: u32, entry: &Arc<InstalledEntry>, argument: &Argument) -> Bound {
         let about = About {
             key: IfuncKey {
                 id: entry.image().id,
@@ -157,8 +151,7 @@ impl State {
         };
         let metrics = self.metrics.bound(handle, about);
         let counters = Arc::clone(&metrics.counters);
-        let counted =
-            Counted::new(Arc::clone(entry), counters, argument, false, None).accompanied_by(companions);
+        let counted = Counted::new(Arc::clone(entry), counters, argument, false, None);
         Bound {
             counted,
             metrics,
@@ -191,20 +184,7 @@ impl State {
             let Some(by) = &mut bound.by else {
                 return Ok(());
             };
-            let readmitted = rules.readmit(Readmission {
-                source: &self.source,
-                authority: &by.authority,
-                signed_by: by.signed_by.as_ref(),
-                len: by.len,
-                image: bound.counted.entry.image(),
-            });
-            let readmitted = readmitted.and_then(|(authority, allowance)| {
-                if let Some(kept) = &bound.counted.companions {
-                    companions::readmit(kept, &self.source, &rules, &authority)?;
-                }
-                Ok((authority, allowance))
-            });
-            match readmitted {
+            match by.readmit(&bound.counted, &self.source, &rules) {
                 Ok((authority, allowance)) => {
                     bound.counted.limit_by(&authority, allowance.as_ref());
                     by.authority = authority;
@@ -278,6 +258,36 @@ struct InstalledBy {
     len: usize,
 }
 
+impl InstalledBy {
+    /// By whose authority the image runs from now on, with what accompanies it, and which allowance it uses beside that.
+    ///
+    /// # Errors
+    /// Why it runs no more.
+    fn readmit(
+        &self,
+        counted: &Counted,
+        source: &SourceInfo,
+        rules: &Rules,
+    ) -> Result<(Arc<Authority>, Option<Allowance>), Refusal> {
+        let image = counted.entry.image();
+        let names = image.entries.iter().map(|entry| &*entry.name);
+        let readmitted = rules.readmit(Readmission {
+            source,
+            authority: &self.authority,
+            signed_by: self.signed_by.as_ref(),
+            id: &image.id,
+            len: self.len,
+            names: &names.collect::<Vec<_>>(),
+            imports: &image.import_names().collect::<Vec<_>>(),
+            needed: &image.library_names().collect::<Vec<_>>(),
+        })?;
+        if let Some(kept) = counted.terms.as_ref().and_then(|terms| terms.companions.as_ref()) {
+            companions::readmit(kept, source, rules, &self.authority)?;
+        }
+        Ok(readmitted)
+    }
+}
+
 /// An entry of an installed image, what counts its invocations, and what every one of them would compute again.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
@@ -287,10 +297,8 @@ pub(super) struct Counted {
     suits: u64,
     /// Bits that are 0 in the address of a payload that is used in place.
     misplaced: usize,
-    /// Whose quotas each invocation counts against.
-    limited: Option<Arc<Limited>>,
-    /// What accompanies the image when it is sent on.
-    companions: Option<Arc<Companions>>,
+    /// On what terms each invocation runs, and what it sends.
+    terms: Option<Arc<Terms>>,
 }
 
 /// No target arguments have this key: each invocation looks at its quotas, and at what it is lent in a runner process. Others pay
@@ -304,38 +312,51 @@ impl Counted {
         counters: Arc<HandleCounters>,
         argument: &Argument,
         copies_payloads: bool,
-        limited: Option<&Arc<Limited>>,
+        terms: Option<Arc<Terms>>,
     ) -> Self {
-        let is_unusual = limited.is_some() || entry.image().is_remote();
         let misplaced = if copies_payloads {
             usize::MAX
         } else {
             entry.payload_align - 1
         };
-        Self {
+        let suits = match entry.image().is_remote() {
+            true => LIMITED,
+            false => argument.key,
+        };
+        let counted = Self {
             entry,
             counters,
-            suits: if is_unusual { LIMITED } else { argument.key },
+            suits,
             misplaced,
-            limited: limited.cloned(),
-            companions: None,
+            terms: None,
+        };
+        counted.on_terms(terms)
+    }
+
+    /// Runs each invocation on these terms.
+    pub(super) fn on_terms(self, terms: Option<Arc<Terms>>) -> Self {
+        let mut counted = Self { terms, ..self };
+        if counted.limited().is_some() {
+            counted.suits = LIMITED;
         }
+        counted
     }
 
-    /// With what accompanies the image when it is sent on.
-    fn accompanied_by(self, companions: Option<Arc<Companions>>) -> Self {
-        Self { companions, ..self }
+    /// On what terms an invocation runs.
+    pub(super) fn terms(&self) -> Option<Arc<Terms>> {
+        self.terms.clone()
     }
 
-    /// What accompanies the image when it is sent on.
-    pub(super) fn companions(&self) -> Option<Arc<Companions>> {
-        self.companions.clone()
+    /// Whose quotas each invocation counts against.
+    fn limited(&self) -> Option<&Limited> {
+        self.terms.as_ref()?.limited.as_ref()
     }
 
     /// Counts each invocation against the quotas of this authority from now on, if it limits them, and against those of the allowance.
     fn limit_by(&mut self, authority: &Arc<Authority>, allowance: Option<&Allowance>) {
-        self.limited = Limited::new(Some(authority), allowance);
-        if self.limited.is_some() {
+        let companions = self.terms.as_ref().and_then(|terms| terms.companions.clone());
+        self.terms = Terms::new(Limited::new(authority, allowance), companions);
+        if self.limited().is_some() {
             self.suits = LIMITED;
         }
     }
@@ -365,7 +386,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             signed_by,
             companions,
         } = self.accept(&install)?;
-        let limited = Limited::new(Some(&authority), allowance.as_ref());
+        let terms = Terms::new(Limited::new(&authority, allowance.as_ref()), companions);
         let (first, size) = (install.handle, install.image.len());
         self.state.metrics.installed();
         let entries = ImageExecutor::entries(&image).enumerate();
@@ -379,8 +400,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             let metrics = self.state.metrics.bound(first + index as u32, about);
             let counters = Arc::clone(&metrics.counters);
             let copies_payloads = self.state.copies_payloads;
-            let counted = Counted::new(entry, counters, self.argument, copies_payloads, limited.as_ref())
-                .accompanied_by(companions.clone());
+            let counted = Counted::new(entry, counters, self.argument, copies_payloads, terms.clone());
             Bound {
                 counted,
                 metrics,
@@ -660,7 +680,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             // them for this thread alone, as it does unless they are shared. `suits` compared the methods that the image imports.
             unsafe { self.session.lend(self.argument.lent()) };
         }
-        let Some(limited) = &counted.limited else {
+        let Some(limited) = counted.limited() else {
             return self.run_suited(counted, invocation, answer);
         };
         let begun = limited.begin(invocation.payload.len());
@@ -749,7 +769,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     ) -> RunEnd {
         let (entry, counters) = (&*counted.entry, &*counted.counters);
         let suits = counted.suits == self.argument.key
-            || counted.limited.is_none() && self.argument.suits(&self.host.executor, entry);
+            || counted.limited().is_none() && self.argument.suits(&self.host.executor, entry);
         if !ImageExecutor::has_batch(entry) || !suits || tracing::level_enabled!(tracing::Level::TRACE) {
             return run_each(self, bound, run.part(0, run.count.min(ONE_BY_ONE)), answers);
         }

@@ -3,7 +3,6 @@
 //!
 //! It takes its turn as a connection does, on whichever thread serves.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ifunc_abi::ImageId;
@@ -19,9 +18,9 @@ use super::Host;
 use super::argument::Argument;
 use super::served::{Bound, Counted, Served, State};
 use crate::driver::backoff::after;
-use crate::source::library::Library;
 use crate::transport::Key;
 use crate::travel::Origin;
+use crate::travel::sent::SentEntry;
 
 /// Invocations that one turn runs.
 const QUANTUM: usize = 64;
@@ -86,14 +85,14 @@ impl Tasks {
         host: &Host,
         session: &mut Session<'_>,
         argument: &Argument,
-        local: Local<Arc<Library>, Origin>,
+        local: Local<SentEntry, Origin>,
     ) {
         let Local {
-            image: library,
+            image,
             payload,
             visit,
         } = local;
-        let Some(counted) = self.counted(&library, argument) else {
+        let Some(counted) = self.counted(&image, argument) else {
             let failed = ifunc_proto::host::Refusal::new(
                 ifunc_abi::status::Rejection::Unbound,
                 "the image is not installed here",
@@ -123,18 +122,17 @@ impl Tasks {
         self.payload.shrink(64 << 10);
     }
 
-    /// The installed entry, with what counts its invocations.
-    fn counted(&mut self, library: &Library, argument: &Argument) -> Option<Counted> {
+    /// The installed entry, with what counts its invocations, on the terms of the invocation that sent it.
+    fn counted(&mut self, sent: &SentEntry, argument: &Argument) -> Option<Counted> {
+        let SentEntry { library, terms } = sent;
         let entry = library.installed()?;
         let key = (*library.id(), entry.main_offset());
         if let Some((.., bound)) = self.bound.iter().find(|(id, main, _)| (*id, *main) == key) {
-            return Some(bound.counted.clone());
+            return Some(bound.counted.clone().on_terms(terms.clone()));
         }
         self.handles += 1;
-        let bound = self
-            .state
-            .bind(self.handles, entry, argument, library.companions_kept());
-        let counted = bound.counted.clone();
+        let bound = self.state.bind(self.handles, entry, argument);
+        let counted = bound.counted.clone().on_terms(terms.clone());
         if self.bound.len() == KEPT {
             self.bound.remove(0);
         }

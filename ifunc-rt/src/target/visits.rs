@@ -74,7 +74,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         mut answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
         let travels = &self.host.travels;
-        let (visit, outcome) = services::during(travels, visit, counted.companions(), || {
+        let (visit, outcome) = services::during(travels, visit, counted.terms(), || {
             self.run(counted, invocation, answer.as_deref_mut())
         });
         let mut answered = 0;

@@ -37,7 +37,7 @@ fn call(source: &Source, delta: u64) -> u64 {
 }
 
 /// A group that is built by hand.
-fn group(number: u32, addresses: &[String]) -> Group {
+pub(super) fn group(number: u32, addresses: &[String]) -> Group {
     let nodes = (0..).zip(addresses);
     nodes.fold(Group::new(number), |group, (number, address)| {
         group.node(number, address).unwrap()
@@ -45,7 +45,7 @@ fn group(number: u32, addresses: &[String]) -> Group {
 }
 
 /// Joins a group on a thread for each target, and serves.
-fn start(targets: Vec<Target>, group: impl Fn(u32) -> Group + Sync) -> Vec<(Serving<u64>, Nodes)> {
+pub(super) fn start(targets: Vec<Target>, group: impl Fn(u32) -> Group + Sync) -> Vec<(Serving<u64>, Nodes)> {
     thread::scope(|scope| {
         let group = &group;
         let joining: Vec<_> = (0..)

@@ -84,6 +84,25 @@ pub(crate) fn travels() -> ImageParts {
     }
 }
 
+/// Two entries in one image: `begins` forwards to `ends` on node 0, which answers eight bytes.
+pub(crate) fn forwards() -> ImageParts {
+    let (mut rx, slot) = machine::forwards();
+    let end = rx.len() as u32;
+    rx.extend(machine::answers());
+    let entry = |name: &str, main: u32| EntryPart {
+        main,
+        answer: fingerprint::of("u64"),
+        ..EntryPart::new(name)
+    };
+    ImageParts {
+        entries: vec![entry("begins", 0), entry("ends", end)],
+        slot: Some(slot),
+        imports: vec![import("__ifunc_forward")],
+        rx,
+        ..add()
+    }
+}
+
 /// `add` that may be run again.
 pub(crate) fn add_again() -> ImageParts {
     with_entry(add(), |entry| entry.flags = EntryFlags::IDEMPOTENT)

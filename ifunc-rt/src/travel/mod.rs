@@ -12,6 +12,7 @@
 //! | to run what this node sent to itself | the thread that serves: `target/tasks.rs` |
 
 pub(crate) mod companions;
+pub(crate) mod sent;
 pub(crate) mod services;
 
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ use crate::observe::limited;
 use crate::os::EventFd;
 use crate::source::library::Library;
 
-use self::companions::Companions;
+use self::sent::SentEntry;
 
 /// Hops of an invocation unless its handle says otherwise.
 pub(crate) const HOP_LIMIT: u16 = 16_384;
@@ -44,8 +45,8 @@ pub(crate) const OUTBOX_BYTES: usize = 16 << 20;
 const KEPT_IMAGES: usize = 16;
 
 /// The protocol's node.
-pub(crate) type ProtocolNode = Node<Arc<Library>, Origin>;
-pub(crate) type Visit = ifunc_proto::node::Visit<Arc<Library>, Origin>;
+pub(crate) type ProtocolNode = Node<SentEntry, Origin>;
+pub(crate) type Visit = ifunc_proto::node::Visit<SentEntry, Origin>;
 
 /// What ends the request of a source.
 #[derive(Clone, Debug)]
@@ -108,20 +109,14 @@ struct Local {
     node: ProtocolNode,
     /// Nodes to which it asked for a link.
     wanted: Vec<u32>,
-    /// Images that were sent on, the last one last.
+    /// Images that were sent on, without companions, the last one last.
     images: Vec<Arc<Library>>,
 }
 
 impl Local {
-    /// What was sent for an entry of an image with these companions before, if that is kept.
-    fn library(
-        &mut self,
-        image: &Arc<InstalledImage>,
-        entry: usize,
-        companions: Option<&Arc<Companions>>,
-    ) -> Option<Arc<Library>> {
-        let is_current =
-            |library: &Arc<Library>| library.is_entry(image, entry) && library.is_sent_as(image, companions);
+    /// What was sent for an entry of an image before, if that is kept.
+    fn library(&mut self, image: &Arc<InstalledImage>, entry: usize) -> Option<Arc<Library>> {
+        let is_current = |library: &Arc<Library>| library.is_entry(image, entry) && library.is_sent_as(image);
         let at = self.images.iter().rposition(is_current)?;
         let last = self.images.len() - 1;
         if at < last {
@@ -408,22 +403,20 @@ impl Travels {
         })
     }
 
-    /// As [`add`](Self::add), with what is sent to another node for an entry of an image that runs here: the image as it arrived, with
-    /// its companions.
+    /// As [`add`](Self::add), with what is sent for an entry of an image that runs here: the image as it arrived.
     fn add_image<R>(
         &self,
         from: &InstalledEntry,
         entry: usize,
-        companions: Option<&Arc<Companions>>,
         call: impl FnOnce(&mut ProtocolNode, Arc<Library>) -> R,
     ) -> std::io::Result<R> {
         let image = from.image();
         let mut local = self.node.lock();
-        let library = match local.library(image, entry, companions) {
+        let library = match local.library(image, entry) {
             Some(library) => library,
             None => {
                 drop(local);
-                let library = Arc::new(Library::of_installed(image, entry, companions)?);
+                let library = Arc::new(Library::of_installed(image, entry)?);
                 local = self.node.lock();
                 local.keep_library(&library);
                 library

@@ -9,7 +9,7 @@ use ifunc_exec::InstalledEntry;
 use ifunc_exec::services::{Destination, Services};
 use ifunc_proto::buffer::AlignedBuffer;
 
-use super::companions::Companions;
+use super::sent::{SentEntry, Terms};
 use super::{ProtocolNode, Travels, Visit};
 
 thread_local! {
@@ -27,8 +27,8 @@ struct Current {
     owner: *const Travels,
     /// `None`: it has ended.
     visit: Option<Visit>,
-    /// What accompanies the image that runs when it is sent on.
-    companions: Option<Arc<Companions>>,
+    /// What its invocations inherit.
+    terms: Option<Arc<Terms>>,
     memory: Memory,
 }
 
@@ -59,27 +59,27 @@ impl Drop for Outer {
 pub(crate) fn during<R>(
     travels: &Arc<Travels>,
     visit: Visit,
-    companions: Option<Arc<Companions>>,
+    terms: Option<Arc<Terms>>,
     run: impl FnOnce() -> R,
 ) -> (Visit, R) {
     let mut current = SPARE.take().unwrap_or_else(|| {
         Box::new(Current {
             owner: std::ptr::null(),
             visit: None,
-            companions: None,
+            terms: None,
             memory: Memory::default(),
         })
     });
     current.owner = Arc::as_ptr(travels);
     current.visit = Some(visit);
-    current.companions = companions;
+    current.terms = terms;
     let outer = Outer(CURRENT.replace(Some(current)));
     let result = run();
     let current = CURRENT.take();
     drop(outer);
     let ended = current.and_then(|mut current| {
         let visit = current.visit.take();
-        current.companions = None;
+        current.terms = None;
         let Memory { outgoing, shown } = &mut current.memory;
         *shown = None;
         if outgoing.len() > KEPT {
@@ -96,19 +96,16 @@ pub(crate) fn during<R>(
 
 impl Travels {
     /// Calls with the invocation of this node that runs on this thread.
-    fn current<R>(
-        &self,
-        call: impl FnOnce(&mut Visit, &mut Memory, Option<&Arc<Companions>>) -> R,
-    ) -> Option<R> {
+    fn current<R>(&self, call: impl FnOnce(&mut Visit, &mut Memory, Option<&Arc<Terms>>) -> R) -> Option<R> {
         CURRENT.with_borrow_mut(|current| {
             let Current {
                 owner,
                 visit,
-                companions,
+                terms,
                 memory,
             } = &mut **current.as_mut()?;
             let visit = visit.as_mut().filter(|_| std::ptr::eq(*owner, self))?;
-            Some(call(visit, memory, companions.as_ref()))
+            Some(call(visit, memory, terms.as_ref()))
         })
     }
 
@@ -116,22 +113,17 @@ impl Travels {
         &self,
         to: Destination<'_>,
         len: usize,
-        post: impl FnOnce(
-            &mut ProtocolNode,
-            &mut Visit,
-            u32,
-            Arc<crate::source::library::Library>,
-            &[u8],
-        ) -> Result<(), TravelError>,
+        post: impl FnOnce(&mut ProtocolNode, &mut Visit, u32, SentEntry, &[u8]) -> Result<(), TravelError>,
     ) -> Result<(), TravelError> {
-        let posted = self.current(|visit, memory, companions| {
+        let posted = self.current(|visit, memory, terms| {
             let payload = memory
                 .outgoing
                 .as_slice()
                 .get(..len)
                 .ok_or(TravelError::TooLarge)?;
-            let posted = self.add_image(to.from, to.entry, companions, |node, library| {
-                post(node, visit, to.node, library, payload)
+            let posted = self.add_image(to.from, to.entry, |node, library| {
+                let terms = terms.cloned();
+                post(node, visit, to.node, SentEntry { library, terms }, payload)
             });
             posted.map_err(|error| {
                 tracing::error!(%error, ifunc = %to.from.name, "an installed image cannot be sent on");

@@ -50,15 +50,15 @@ impl Image for Fat {
         &self.0[0].1.bytes
     }
 
-    fn slice_for(&self, peer: Machine) -> Result<ImageBytes<'_>, String> {
+    fn send_to<R>(
+        &self,
+        peer: Machine,
+        send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
+    ) -> Result<R, String> {
         let needed = self.0.iter().map(|(features, _)| machine(*features));
         let index = best(peer, needed).ok_or_else(|| format!("none for {peer}"))?;
-        Ok(self.0[index].1.as_sent())
-    }
-
-    fn companions(&self, of: &ImageId) -> Vec<ImageBytes<'_>> {
-        let others = self.0.iter().filter(|(_, part)| part.id != *of);
-        others.map(|(_, part)| part.as_sent()).collect()
+        let mut others: Vec<_> = self.0.iter().map(|(_, part)| part.as_sent()).collect();
+        Ok(send(others.remove(index), others))
     }
 
     fn entries(&self) -> u8 {

@@ -1,6 +1,8 @@
 //! What a node returns, sends over its links and knows of them, at the bounds.
 
+use std::cell::Cell;
 use std::convert::Infallible;
+use std::rc::Rc;
 
 use ifunc_abi::frame::Limits;
 use ifunc_abi::machine::Machine;
@@ -9,6 +11,7 @@ use ifunc_abi::travel::NOT_STREAMED;
 use super::super::outbox::Sent;
 use super::bounds::of_node;
 use super::*;
+use crate::caller::ImageBytes;
 use crate::connection::{Config, Connection, Peer};
 use crate::testing::Ends;
 
@@ -293,6 +296,91 @@ fn the_64_images_used_last_stay_bound_on_a_node_s_connection() {
     for letter in [1, 3] {
         assert!(send(letter).contains(&Install), "{letter}");
     }
+}
+
+/// An image whose companions are gone if the flag is set. All have one id.
+#[derive(Clone, Debug)]
+struct Accompanied(Rc<Cell<bool>>);
+
+impl Image for Accompanied {
+    fn id(&self) -> &[u8; 32] {
+        &[2; 32]
+    }
+
+    fn bytes(&self) -> &[u8] {
+        b"code"
+    }
+
+    fn send_to<R>(
+        &self,
+        _machine: Machine,
+        send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
+    ) -> Result<R, String> {
+        if self.0.get() {
+            return Err("gone".into());
+        }
+        let image = ImageBytes {
+            id: self.id(),
+            bytes: self.bytes(),
+            signature: None,
+        };
+        Ok(send(image, vec![image]))
+    }
+
+    fn entries(&self) -> u8 {
+        1
+    }
+
+    fn entry(&self) -> u8 {
+        0
+    }
+
+    fn is_idempotent(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn an_image_that_was_bound_and_not_sent_is_sent_as_the_next_invocation_has_it() {
+    let mut node = Node::<Accompanied, u32>::new(NodeConfig {
+        number: Some(0),
+        ..NodeConfig::default()
+    });
+    node.linked(1, 7, 0);
+    let (mut connection, mut end) = link(0);
+    let send = |node: &mut Node<Accompanied, u32>, image: &Accompanied, deadline: u64| {
+        let from = Arrival::Source {
+            connection: 3,
+            token: 0,
+            origin: None,
+            max_answer: 100,
+        };
+        let head = TravelHead {
+            deadline: U64::new(deadline),
+            ..TravelHead::of_source(4)
+        };
+        let mut visit = node.arrive(from, &head, 0).unwrap();
+        node.send(&mut visit, 1, image.clone(), b"on").unwrap();
+        node.end(visit, Ok(None), 0);
+    };
+    let [first, second] = [(); 2].map(|()| Accompanied(Rc::default()));
+    send(&mut node, &first, 10);
+    send(&mut node, &second, u64::MAX);
+    assert!(!node.drive(1, &mut connection, &mut end, 0));
+    // The first one is too late, and what accompanied it is dropped.
+    first.0.set(true);
+    end.tx.credits = 9;
+    assert!(node.drive(1, &mut connection, &mut end, 20));
+    assert_eq!(kinds(&mut end), [Kind::Install, Kind::Travel]);
+    // There is none for this peer.
+    second.0.set(true);
+    let (mut connection, mut end) = link(usize::MAX);
+    node.lose(1, 20, |_| true);
+    node.linked(1, 7, 20);
+    send(&mut node, &second, u64::MAX);
+    assert!(node.drive(1, &mut connection, &mut end, 20));
+    assert_eq!(kinds(&mut end), []);
+    assert_eq!(node.footprint().outbox_bytes, 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use ifunc_abi::image::Image;
 use ifunc_exec::{InstalledEntry, InstalledImage};
@@ -11,45 +12,47 @@ use crate::source::slices::Slice;
 use crate::travel::companions::Companions;
 
 impl Library {
-    /// An entry of an image that this process runs, to be sent on: the image as it arrived, and its companions.
-    pub(crate) fn of_installed(
-        image: &Arc<InstalledImage>,
-        index: usize,
-        companions: Option<&Arc<Companions>>,
-    ) -> std::io::Result<Self> {
+    /// An entry of an image that this process runs, to be sent on: the image as it arrived.
+    pub(crate) fn of_installed(image: &Arc<InstalledImage>, index: usize) -> std::io::Result<Self> {
         let entry = InstalledEntry::all(image).nth(index);
         let entry = entry.ok_or(std::io::ErrorKind::NotFound)?;
         let bytes = image.original()?;
         let parsed = Image::parse(&bytes).map_err(std::io::Error::other)?;
         let machine = parsed.machine();
         let own = Slice::new(machine, image.id, bytes.to_vec(), image.signature().copied());
-        let others = companions
-            .into_iter()
-            .flat_map(|companions| companions.iter().cloned());
-        let slices = std::iter::once(Arc::new(own)).chain(others);
         let path = Path::new("(installed)");
-        let library = Self::of_slices(slices.collect(), Vec::new(), None, Some(&entry.name), path);
+        let library = Self::of_slices(vec![Arc::new(own)], Vec::new(), None, Some(&entry.name), path);
         Ok(Self {
             installed: Some(entry),
-            companions: companions.cloned(),
             ..library.map_err(std::io::Error::other)?
         })
     }
 
-    /// Whether it is sent as an installed image is sent now: that may have got a signature.
-    pub(crate) fn is_sent_as(&self, image: &InstalledImage, companions: Option<&Arc<Companions>>) -> bool {
-        let companions = companions.map_or(&[][..], |companions| companions);
-        let [own, others @ ..] = self.slices.all() else {
-            return false;
-        };
-        own.signature.as_ref() == image.signature()
-            && others.len() == companions.len()
-            && others.iter().zip(companions).all(|(one, other)| one.is_as(other))
+    /// The same entry of an installed image, to be bound to a handle of a link and sent with what accompanies it, as long as that is
+    /// kept.
+    pub(crate) fn accompanied_by(&self, companions: &Arc<Companions>) -> Self {
+        Self {
+            path: self.path.clone(),
+            name: self.name.clone(),
+            library_name: self.library_name.clone(),
+            slices: self.slices.clone(),
+            sent: AtomicUsize::new(0),
+            entry: self.entry,
+            entries: self.entries,
+            stale_signatures: None,
+            about: Vec::new(),
+            flags: self.flags,
+            travels: self.travels,
+            payload_align: self.payload_align,
+            installed: self.installed.clone(),
+            companions: Some((Arc::downgrade(companions), *companions.id())),
+            source_functions: None,
+        }
     }
 
-    /// What accompanies the installed image that it was made of.
-    pub(crate) fn companions_kept(&self) -> Option<Arc<Companions>> {
-        self.companions.clone()
+    /// Whether it is sent as an installed image is sent now: that may have got a signature.
+    pub(crate) fn is_sent_as(&self, image: &InstalledImage) -> bool {
+        self.slices.get(0).signature.as_ref() == image.signature()
     }
 
     /// The installed entry that it was made of.

@@ -4,8 +4,8 @@ mod functions;
 mod installed;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::ImageId;
@@ -17,7 +17,7 @@ use ifunc_abi::slices;
 
 use super::completion::{FUNCTION, VARIABLE};
 use super::error::LibraryError;
-use super::slices::{Slice, Slices};
+use super::slices::{Slice, Slices, for_machine};
 use crate::fingerprint;
 use crate::keys::Signatures;
 use crate::travel::companions::Companions;
@@ -54,16 +54,21 @@ pub struct Library {
     /// Its code may send other invocations, or forward itself.
     pub(super) travels: bool,
     pub(super) payload_align: usize,
-    /// The installed entry that it was made of, and what accompanies it.
+    /// The installed entry that it was made of.
     installed: Option<Arc<InstalledEntry>>,
-    companions: Option<Arc<Companions>>,
+    /// What accompanies that, and what identifies both together.
+    companions: Option<(Weak<Companions>, ImageId)>,
     /// The functions of the library, if it was opened.
     pub(super) source_functions: Option<SourceFunctions>,
 }
 
 impl ifunc_proto::caller::Image for Library {
+    #[inline]
     fn id(&self) -> &ImageId {
-        self.slices.id()
+        match &self.companions {
+            None => self.slices.id(),
+            Some((_, id)) => id,
+        }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -74,18 +79,26 @@ impl ifunc_proto::caller::Image for Library {
         self.slices.get(0).signature.as_ref()
     }
 
-    fn slice_for(&self, machine: Machine) -> Result<ImageBytes<'_>, String> {
-        let index = self.slices.for_machine(machine)?;
+    fn send_to<R>(
+        &self,
+        machine: Machine,
+        send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
+    ) -> Result<R, String> {
+        let companions = match &self.companions {
+            None => None,
+            Some((kept, _)) => Some(kept.upgrade().ok_or("what accompanied the image is gone")?),
+        };
+        let own = self.slices.all().iter().map(|slice| &**slice);
+        let kept = companions.iter().flat_map(|kept| kept.iter());
+        let all: Vec<&Slice> = own.chain(kept.map(|companion| &companion.slice)).collect();
+        let index = for_machine(&all, machine)?;
         self.sent.store(index, Ordering::Relaxed);
-        Ok(self.slices.get(index).as_sent())
-    }
-
-    fn companions(&self, of: &ImageId) -> Vec<ImageBytes<'_>> {
-        if !self.travels {
-            return Vec::new();
-        }
-        let others = self.slices.all().iter().filter(|slice| slice.id != *of);
-        others.map(|slice| slice.as_sent()).collect()
+        let sent = all[index];
+        let others = all.iter().filter(|slice| self.travels && slice.id != sent.id);
+        Ok(send(
+            sent.as_sent(),
+            others.map(|slice| slice.as_sent()).collect(),
+        ))
     }
 
     fn entries(&self) -> u8 {

@@ -298,6 +298,22 @@ pub(crate) fn forwards() -> (Vec<u8>, u32) {
     with_slot(rx)
 }
 
+/// Answers eight bytes.
+pub(crate) fn answers() -> Vec<u8> {
+    assembled!(
+        "ldr x9, [x3, #16]",
+        "cbz x9, 1f",
+        "mov x10, #8",
+        "str x10, [x3, #32]",
+        "ldr x11, [x3, #24]",
+        "cmp x11, x10",
+        "b.lo 1f",
+        "str x9, [x9]",
+        "1: mov w0, wzr",
+        "ret",
+    )
+}
+
 /// Allocates where the stack of half a mebibyte is nearly used up.
 pub(crate) fn uses_the_stack_up() -> (Vec<u8>, u32) {
     with_slot(assembled!(

@@ -200,6 +200,18 @@ pub(crate) fn forwards() -> (Vec<u8>, u32) {
     (rx, 0x20)
 }
 
+/// Answers eight bytes.
+pub(crate) fn answers() -> Vec<u8> {
+    vec![
+        0x48, 0x8b, 0x79, 0x10, // mov rdi, [rcx+16]
+        0x48, 0x85, 0xff, 0x74, 0x12, // test rdi, rdi ; jz done
+        0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, // mov qword [rcx+32], 8
+        0x48, 0x83, 0x79, 0x18, 8, 0x72, 0x03, // cmp qword [rcx+24], 8 ; jb done
+        0x48, 0x89, 0x3f, // mov [rdi], rdi
+        0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
+    ]
+}
+
 /// Allocates where the stack of half a mebibyte is nearly used up: `sub rsp, 0x78008; mov edi, 8; mov esi, 8; mov rax, [rip+slot]; call
 /// [rax]; ud2`.
 pub(crate) fn uses_the_stack_up() -> (Vec<u8>, u32) {
