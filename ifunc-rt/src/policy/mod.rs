@@ -140,7 +140,8 @@ pub enum Unsigned {
 /// | an image that is not pure | [`Rejection::NotPure`](crate::Rejection::NotPure) |
 /// | what exceeds a quota | [`Rejection::Quota`](crate::Rejection::Quota), [`Rejection::TooLarge`](crate::Rejection::TooLarge) for sizes that the target has stated |
 ///
-/// For each the target logs one line (`WARN`), limited as other lines that peers cause.
+/// For each the target logs one line (`WARN`), limited as other lines that peers cause. Its field `refused` says what was refused. The lines
+/// that the limit leaves out are events of the target [`SUPPRESSED_EVENTS`](crate::SUPPRESSED_EVENTS).
 #[derive(Clone)]
 #[must_use]
 pub struct Policy {

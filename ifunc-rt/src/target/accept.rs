@@ -45,14 +45,14 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let accepted = self.try_accept(install, signature.as_ref().map(Option::as_ref), &mut about);
         accepted.inspect_err(|refusal| {
             let (reason, detail) = (refusal.reason, &refusal.detail);
-            let name = about.map(|about| about.name);
+            let ifunc = about.map(|about| about.name);
             let source = self.state.source.connection;
             let signer = signature.ok().flatten().map(|signature| {
                 let rules = self.host.policy.rules();
                 let name = rules.name_of(&signature.key);
                 name.map_or_else(|| Hex(&signature.key).to_string(), str::to_owned)
             });
-            limited!(warn, [parent: &self.state.span] source, name, signer, %reason, %detail, "image refused");
+            limited!(warn, [parent: &self.state.span] refused = "image", source, ifunc, signer, %reason, %detail, "image refused");
             self.state.metrics.refused(reason, about);
         })
     }
