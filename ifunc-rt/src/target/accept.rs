@@ -16,7 +16,7 @@ use super::companions;
 use super::served::{NOT_SHAREABLE, Served};
 use crate::keys::{self, Hex};
 use crate::observe::{About, IfuncKey, limited};
-use crate::policy::{Allowance, Authority, Candidate, Charge};
+use crate::policy::{Allowance, Authority, Candidate, Charge, Limited};
 use crate::travel::companions::Companions;
 
 /// An image that was installed.
@@ -104,6 +104,15 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             image,
             signature,
         })?;
+        let limited = Limited::new(Some(&authority), allowance.as_ref());
+        if let Some(whose) = limited.as_ref().and_then(|limited| limited.of_run_time())
+            && !host.executor.has_deadlines()
+        {
+            let why = format!(
+                "the quotas of {whose} limit the time of an invocation, and the policy has no `max_run_time`; help: state one, which holds for all"
+            );
+            return Err(Refusal::new(Rejection::Policy, why));
+        }
         self.check_types(id, len, image, about)?;
         *about = describe(id, len, image).next();
         let companions = companions::keep(

@@ -674,13 +674,20 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let Some(limited) = &counted.limited else {
             return self.run_suited(counted, invocation, answer);
         };
-        let _running = limited.begin(invocation.payload.len())?;
+        let (run_time, _running) = limited.begin(invocation.payload.len())?;
         let max = limited.max_answer();
         let answer = answer.map(|answer| {
             let len = answer.len().min(max);
             &mut answer[..len]
         });
-        let failed = match self.run_suited(counted, invocation, answer) {
+        if run_time.is_some() {
+            executor.limit_run_time(self.session, run_time);
+        }
+        let outcome = self.run_suited(counted, invocation, answer);
+        if run_time.is_some() {
+            executor.limit_run_time(self.session, None);
+        }
+        let failed = match outcome {
             Err(failed) => failed,
             executed => return executed,
         };
