@@ -22,6 +22,24 @@ fn is_audited(daemon: &Daemon, texts: &[&str]) -> bool {
     })
 }
 
+/// Waits until the audit log counts so many refusals of this, which the daemon counts, too. No more follow.
+pub(crate) fn assert_audited(daemon: &Daemon, refused: &str, count: f64) {
+    let counted = format!("ifuncd_refusals_total{{refused=\"{refused}\"}}");
+    assert_eq!(daemon.metric(&counted), count);
+    let audited = || -> u64 {
+        let lines = daemon.audit();
+        let lines = lines.iter().filter(|line| line["refused"] == refused);
+        lines
+            .map(|line| 1 + line["suppressed"].as_u64().unwrap_or(0))
+            .sum()
+    };
+    let began = Instant::now();
+    while (audited() as f64) < count && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(audited() as f64, count, "{refused}");
+}
+
 #[test]
 fn a_capability_that_a_peer_lacks_is_refused() {
     for level in ["contained", "process"] {
@@ -77,6 +95,9 @@ fn a_capability_that_a_peer_lacks_is_refused() {
         assert_eq!(daemon.metric("ifuncd_refused_images_total{peer=\"own\"}"), 1.0);
         assert_eq!(daemon.metric("ifuncd_refused_calls_total{peer=\"own\""), 5.0);
         assert_eq!(daemon.metric("ifunc_refused_total"), 1.0);
+        assert_audited(&daemon, "image", 1.0);
+        assert_audited(&daemon, "invocation", daemon.metric("ifunc_rejected_total"));
+        assert_audited(&daemon, "call", 5.0);
     }
 }
 
@@ -199,6 +220,8 @@ fn calls_and_invocations_have_rates() {
     }
     assert!(rejected > 50, "{rejected}");
     assert_eq!(daemon.metric("ifunc_rejected_total"), f64::from(rejected));
+    assert_audited(&daemon, "invocation", f64::from(rejected));
+    assert_audited(&daemon, "call", daemon.metric("ifuncd_refused_calls_total"));
     assert!(
         is_audited(&daemon, &["call refused", "Rate"])
             && is_audited(&daemon, &["invocation refused", "invocations_per_second"])
