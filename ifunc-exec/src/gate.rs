@@ -230,9 +230,10 @@ impl Gate {
         }
     }
 
-    /// How long an invocation may run.
+    /// How long the invocation may run.
     pub(crate) fn limit(&self) -> Option<Duration> {
-        self.containment.limit
+        let limits = [self.containment.limit, self.passages.run_time()];
+        limits.into_iter().flatten().min()
     }
 
     /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before

@@ -71,7 +71,7 @@ pub struct ImageExecutor {
     containment: Containment,
     answers: Option<Arc<dyn AnswerMemory>>,
     runners: Option<Arc<Runners>>,
-    _watchdog: Option<Watchdog>,
+    watchdog: Option<Watchdog>,
 }
 
 /// State that an executor shares with those that change what it exports. Locks are taken in this order: changes, symbols, cache.
@@ -176,7 +176,7 @@ impl ImageExecutor {
             containment,
             answers: options.answers,
             runners,
-            _watchdog: watchdog.transpose()?,
+            watchdog: watchdog.transpose()?,
         })
     }
 
@@ -184,6 +184,22 @@ impl ImageExecutor {
     #[must_use]
     pub fn interfaces(&self) -> &Interfaces {
         &self.interfaces
+    }
+
+    /// Limits the time of the invocations that begin in this session from now on, beside the [deadline](ContainOptions::deadline) of all
+    /// invocations, and to a millisecond at least; `None`: no longer. An executor without deadlines has no such limits either.
+    pub fn limit_run_time(&self, session: &mut Session<'_>, limit: Option<std::time::Duration>) {
+        if let (Some(watchdog), Some(limit)) = (&self.watchdog, limit) {
+            watchdog.expect(limit);
+        }
+        let limit = limit.filter(|_| self.has_deadlines());
+        session.gate.passages.set_run_time(limit);
+    }
+
+    /// Whether invocations have a deadline.
+    #[must_use]
+    pub fn has_deadlines(&self) -> bool {
+        self.containment.limit.is_some()
     }
 
     /// Lets images use values of this type by its name. `user`, for messages: what has such values.
@@ -516,6 +532,7 @@ fn without_success(
             lent: session.gate.lent.take(),
             host: session.gate.host(),
             sender,
+            run_time: session.gate.passages.run_time(),
             answers: session.gate.answers.as_ref(),
         };
         // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
@@ -705,7 +722,7 @@ impl Session<'_> {
         unsafe { self.gate.allocations.borrow_mut().free_of_last(passage) };
     }
 
-    /// How long an invocation may run.
+    /// How long the last invocation might run.
     pub(crate) fn limit(&self) -> Option<std::time::Duration> {
         self.gate.limit()
     }

@@ -6,7 +6,7 @@
 //! ended, and any that begins afterwards sees the change. So invocations pay nothing for changes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ pub(crate) struct Passages {
     found: AtomicU64,
     /// The kernel's number of the thread that invocations run on, as far as is known.
     thread: AtomicI32,
+    /// Milliseconds that the invocation may run, if it has a limit of its own; 0: it has none.
+    run_time: AtomicU32,
 }
 
 impl Passages {
@@ -72,6 +74,22 @@ impl Passages {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
+    /// How long the invocation may run by a limit of its own.
+    pub(crate) fn run_time(&self) -> Option<Duration> {
+        match self.run_time.load(Ordering::Relaxed) {
+            0 => None,
+            milliseconds => Some(Duration::from_millis(milliseconds.into())),
+        }
+    }
+
+    /// Limits the invocations that begin on this thread from now on, to a millisecond at least; `None`: no longer. Only the thread that
+    /// owns the gate calls it.
+    pub(crate) fn set_run_time(&self, limit: Option<Duration>) {
+        let milliseconds = limit.map_or(0, in_milliseconds);
+        // Who reads the count of an invocation reads its limit: `pass` stores later, with an order.
+        self.run_time.store(milliseconds, Ordering::Relaxed);
+    }
+
     /// An invocation begins or ends. Only the thread that owns the gate calls it.
     #[inline(always)]
     pub(crate) fn pass(&self) {
@@ -90,6 +108,11 @@ impl Passages {
     pub(crate) fn set_changing(&self, is_changing: bool) -> bool {
         self.is_changing.swap(is_changing, Ordering::AcqRel)
     }
+}
+
+/// The milliseconds of a limit: at least one.
+pub(crate) fn in_milliseconds(limit: Duration) -> u32 {
+    u32::try_from(limit.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
 /// Polls of one that waits before it sleeps.

@@ -137,6 +137,11 @@ pub trait Host {
 
     /// Counts an event. The events of invocations that end well are not reported: [`invoke`](Self::invoke) counts those.
     fn observe(&mut self, event: Event);
+
+    /// An invocation was refused, which an [`Event::Failed`] has counted. `detail` is the reason for the peer.
+    fn refused(&mut self, reason: Rejection, detail: &[u8]) {
+        let _ = (reason, detail);
+    }
 }
 
 /// A frame from a node breaks the protocol.
@@ -430,7 +435,7 @@ pub enum Event {
     Frame,
     /// Bytes of an image arrived.
     ImageBytes(usize),
-    /// An image was refused before the node saw it.
+    /// An image was refused by the protocol: before the host saw it, or because it is not what its frame states.
     Refused(Rejection),
     /// An invocation has no answer.
     Failed {

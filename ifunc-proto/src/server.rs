@@ -77,7 +77,7 @@ impl Unanswered {
         match self {
             Self::Closed(closed) => Err(closed),
             Self::Failed(failed) => {
-                count_failed(&failed, host, payload);
+                report_failed(&failed, host, payload);
                 Ok(Some(failed))
             }
             Self::Taken => Ok(None),
@@ -97,8 +97,8 @@ impl From<Box<Closed>> for Unanswered {
     }
 }
 
-/// Counts an invocation that failed, and not one whose answer lies elsewhere.
-fn count_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
+/// Reports an invocation that failed, and not one whose answer lies elsewhere.
+pub(crate) fn report_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
     if failed.answer.is_some() {
         return;
     }
@@ -107,6 +107,9 @@ fn count_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
         payload,
         detail: failed.detail.len(),
     });
+    if let Status::Rejected(reason) = failed.status {
+        host.refused(reason, &failed.detail);
+    }
 }
 
 /// The serving half.
@@ -263,7 +266,7 @@ impl<B> Server<B> {
             Err(failed) => (failed.status, &failed.detail[..]),
         };
         if let Err(failed) = &outcome {
-            count_failed(failed, host, payload);
+            report_failed(failed, host, payload);
             if !is_batched && matches!(status, Status::Rejected(_)) {
                 host.observe(Event::Frame);
             }
@@ -406,7 +409,7 @@ impl<B> Server<B> {
             }
             return Ok(());
         };
-        count_failed(&failed, host, len);
+        report_failed(&failed, host, len);
         let token = match token {
             0 => 0,
             first => first + end.executed as u64,

@@ -75,7 +75,7 @@ pub use ifunc_exec::{
     DebugInfo, DuplicateExport, ExportError, ExportInfo, Exports, InvalidSoname, NamedSet, Symbol, Update,
     invoking_connection,
 };
-pub use observe::StatsHandle;
+pub use observe::{SUPPRESSED as SUPPRESSED_EVENTS, StatsHandle};
 pub use policy::{
     AddressRange, Allowance, Grant, ImageInfo, InvalidRange, Policy, PolicyError, PolicyFileError,
     PolicyHandle, Quotas, SourceInfo, Unsigned, Verdict,

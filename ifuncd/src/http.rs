@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::audit;
+
 /// Longest head of a request.
 const MAX_HEAD: usize = 8 << 10;
 /// Most headers of a request.
@@ -58,13 +60,15 @@ pub fn serve(
                 continue;
             };
             let Some(running) = Running::begin(&running) else {
+                audit::request_refused(stream.peer_addr().ok(), "too many at a time");
                 continue;
             };
             let answer = Arc::clone(&answer);
             let request = move || {
                 let _running = running;
-                // The peer learns of it by the end of its connection.
-                let _ = one(&stream, &*answer);
+                if let Err(reason) = one(&stream, &*answer) {
+                    audit::request_refused(stream.peer_addr().ok(), reason);
+                }
             };
             // A request without a thread ends here.
             let _ = thread::Builder::new().name("metrics".into()).spawn(request);
@@ -91,27 +95,59 @@ impl Drop for Running {
 }
 
 /// Serves one request.
-fn one(mut stream: &TcpStream, answer: &impl Fn(&str) -> Option<Answer>) -> io::Result<()> {
+///
+/// # Errors
+/// Why it was refused. One whose peer has gone was not.
+fn one(stream: &TcpStream, answer: &impl Fn(&str) -> Option<Answer>) -> Result<(), &'static str> {
     let began = Instant::now();
-    let left = || {
-        let left = DEADLINE
-            .checked_sub(began.elapsed())
-            .filter(|left| !left.is_zero());
-        left.ok_or(io::ErrorKind::TimedOut)
+    let answer = match read(stream, began, answer) {
+        Ok(Some(answer)) => answer,
+        Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+            return Err("it did not arrive in time");
+        }
+        Ok(None) | Err(_) => return Ok(()),
     };
+    let status = answer.status;
+    // The peer learns of an error by the end of its connection.
+    let _ = write(stream, began, answer);
+    match status.starts_with('4') {
+        true => Err(status),
+        false => Ok(()),
+    }
+}
+
+/// The time that a request has left.
+fn left(began: Instant) -> io::Result<Option<Duration>> {
+    let left = DEADLINE.checked_sub(began.elapsed());
+    match left.filter(|left| !left.is_zero()) {
+        None => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
+}
+
+/// Reads a request. Returns its answer; `None`: the peer has gone.
+fn read(
+    mut stream: &TcpStream,
+    began: Instant,
+    answer: &impl Fn(&str) -> Option<Answer>,
+) -> io::Result<Option<Answer>> {
     let mut head = Vec::with_capacity(1024);
-    let answer = loop {
-        stream.set_read_timeout(Some(left()?))?;
+    loop {
+        stream.set_read_timeout(left(began)?)?;
         let mut part = [0; 1024];
         let len = stream.read(&mut part)?;
         if len == 0 {
-            return Ok(());
+            return Ok(None);
         }
         head.extend_from_slice(&part[..len]);
         if let Some(answer) = answer_of(&head, answer) {
-            break answer;
+            return Ok(Some(answer));
         }
-    };
+    }
+}
+
+/// Writes an answer.
+fn write(mut stream: &TcpStream, began: Instant, answer: Answer) -> io::Result<()> {
     let Answer {
         status,
         content_type,
@@ -123,7 +159,7 @@ fn one(mut stream: &TcpStream, answer: &impl Fn(&str) -> Option<Answer>) -> io::
     );
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
-        stream.set_write_timeout(Some(left()?))?;
+        stream.set_write_timeout(left(began)?)?;
         let len = stream.write(rest)?;
         rest = &rest[len..];
     }

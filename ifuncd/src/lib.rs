@@ -5,13 +5,13 @@
 //! | is named in the configuration, with what it may use | `config`, `peer.rs`, `capability.rs` |
 //! | connects, and sends an image | `policy.rs`, `Node::check` in `node.rs` |
 //! | calls the node's interfaces | `Node::caller`, then `store.rs`, `files.rs`, `memory.rs`, `system.rs` |
-//! | is refused | `audit.rs`, `logging.rs` |
+//! | is refused | `audit.rs` |
 //!
 //! | the daemon | file |
 //! |---|---|
-//! | starts, reads its configuration again, stops | `daemon.rs`, `notify.rs` |
+//! | starts, reads its configuration again, stops | `daemon`, `notify.rs` |
 //! | confines itself | `sandbox.rs` |
-//! | is observed | `metrics.rs`, `http.rs` |
+//! | is observed | `metrics.rs`, `http.rs`, `logging.rs` |
 
 pub mod audit;
 pub mod capability;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
+use ifuncd::audit::AuditLog;
 use ifuncd::config::Config;
 use ifuncd::daemon::Daemon;
-use ifuncd::logging::{self, AuditLog};
+use ifuncd::logging;
 use ifuncd::sandbox;
 
 /// A ready-made target of injected functions: a store, files and memory beside the data, for the sources that its configuration names.

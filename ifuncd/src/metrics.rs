@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ifunc_rt::stats::{Reason, Stats, Tally};
 
+use crate::audit::AuditLog;
 use crate::capability::Capability;
 use crate::node::Data;
 
@@ -13,12 +14,15 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text, of the counters of each target and of what they share.
 #[must_use]
-pub fn text(targets: &[Stats], data: &Data, is_draining: bool) -> String {
+pub fn text(targets: &[Stats], data: &Data, audit: Option<&AuditLog>, is_draining: bool) -> String {
     let mut page = Page::default();
     // Writing to a string does not fail.
     let _ = page.targets(targets);
     let _ = page.ifuncs(targets);
     let _ = page.peers(data);
+    if let Some(audit) = audit {
+        let _ = page.refused(audit);
+    }
     let _ = page.family("ifuncd_draining", "gauge", "Whether the daemon is about to stop.");
     let _ = page.line("ifuncd_draining", &[], u64::from(is_draining));
     page.0
@@ -72,6 +76,15 @@ impl Page {
                     count,
                 )?;
             }
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self, audit: &AuditLog) -> fmt::Result {
+        let help = "Refusals that the audit log has or counts, by what was refused.";
+        self.family("ifuncd_refusals_total", "counter", help)?;
+        for (refused, count) in audit.refused() {
+            self.line("ifuncd_refusals_total", &[("refused", &refused)], count)?;
         }
         Ok(())
     }

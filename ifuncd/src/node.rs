@@ -7,7 +7,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ifunc_rt::{ImageInfo, SourceInfo, Verdict, invoking_connection};
 use ifuncd_interfaces::{Node as NodeInterface, NodeError};
 
-use crate::audit;
 use crate::capability::{Capabilities, Capability};
 use crate::files::Folder;
 use crate::memory::Regions;
@@ -102,14 +101,11 @@ impl Node {
                 (None, None, Some(user)) => format!("the user {user}"),
                 (None, None, None) => "no key".to_owned(),
             };
-            let why = format!("no `[[peer]]` of this ifuncd's configuration has {who}");
-            audit::image_refused(None, image.name, &why);
-            return Verdict::refuse(why);
+            return Verdict::refuse(format!("no `[[peer]]` of this ifuncd's configuration has {who}"));
         };
         let settings = peer.settings();
         if let Err(why) = admits(&settings, image) {
             peer.counts().refused_images.fetch_add(1, Ordering::Relaxed);
-            audit::image_refused(Some(&settings.name), image.name, &why);
             return Verdict::refuse(why);
         }
         if !image.is_installed {

@@ -24,6 +24,17 @@ pub enum Identity {
     User(u32),
 }
 
+impl Identity {
+    /// That of a connection: the name of its certificate comes first, then its key, then its user.
+    pub(crate) fn of(certificate: Option<&str>, key: Option<PublicKey>, user: Option<u32>) -> Option<Self> {
+        match (certificate, key, user) {
+            (Some(name), _, _) => Some(Self::Certificate(name.to_owned())),
+            (None, Some(key), _) => Some(Self::Key(key)),
+            (None, None, user) => user.map(Self::User),
+        }
+    }
+}
+
 /// What the configuration says of a source.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
@@ -190,14 +201,13 @@ impl Peers {
     /// The peer that a connected source is.
     #[must_use]
     pub fn of(&self, source: &SourceInfo) -> Option<Arc<Peer>> {
-        let identity = match (&source.name, source.key, source.uid) {
-            (Some(name), _, _) => Identity::Certificate(name.to_string()),
-            (None, Some(key), _) => Identity::Key(key),
-            (None, None, Some(user)) => Identity::User(user),
-            (None, None, None) => return None,
-        };
+        self.by_identity(&Identity::of(source.name.as_deref(), source.key, source.uid)?)
+    }
+
+    /// The peer that is recognised so.
+    pub(crate) fn by_identity(&self, identity: &Identity) -> Option<Arc<Peer>> {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        table.by_identity.get(&identity).cloned()
+        table.by_identity.get(identity).cloned()
     }
 
     /// All of them, by name.

@@ -14,6 +14,14 @@ struct State {
 }
 
 impl Rate {
+    /// Nothing has happened yet.
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(State {
+            used: 0.0,
+            since: None,
+        }))
+    }
+
     /// Takes one of `per_second`, if one is left; `None`: there is no limit.
     pub(crate) fn take(&self, per_second: Option<u32>, now: Instant) -> bool {
         let Some(per_second) = per_second.map(f64::from) else {

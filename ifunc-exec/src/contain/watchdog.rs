@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::prepared::{notify_all, notify_one};
-use crate::threads::{ThreadNumber, Threads};
+use crate::threads::{ThreadNumber, Threads, in_milliseconds};
 
 /// Bounds of the time between two checks.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -24,19 +25,25 @@ pub(crate) struct Watchdog {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stop {
     is_stopped: Mutex<bool>,
+    /// Milliseconds of the shortest limit.
+    shortest: AtomicU32,
     changed: Condvar,
 }
 
 impl Watchdog {
-    /// Starts it.
+    /// Starts it. Invocations have this limit, or a shorter one of their own.
     ///
     /// # Errors
     /// The kernel's, for a thread.
     pub(crate) fn start(threads: Arc<Threads>, limit: Duration) -> io::Result<Self> {
-        let stop = Arc::<Stop>::default();
+        let stop = Arc::new(Stop {
+            is_stopped: Mutex::new(false),
+            shortest: AtomicU32::new(in_milliseconds(limit)),
+            changed: Condvar::new(),
+        });
         let begun = Arc::new(Barrier::new(2));
         let builder = std::thread::Builder::new().name("ifunc-watchdog".into());
         let thread = {
@@ -53,6 +60,20 @@ impl Watchdog {
             stop,
             thread: Some(thread),
         })
+    }
+
+    /// An invocation has a limit of its own: from now on the watchdog checks often enough for that.
+    pub(crate) fn expect(&self, limit: Duration) {
+        let milliseconds = in_milliseconds(limit);
+        if milliseconds < self.stop.shortest.load(Ordering::Relaxed) {
+            let _checking = self
+                .stop
+                .is_stopped
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.stop.shortest.fetch_min(milliseconds, Ordering::Relaxed);
+            self.stop.changed.notify_all();
+        }
     }
 }
 
@@ -80,7 +101,6 @@ struct Seen {
 }
 
 fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
-    let pause = (limit / 4).clamp(SHORTEST, LONGEST);
     let mut seen = HashMap::<ThreadNumber, Seen>::new();
     let mut is_stopped = stop.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
     while !*is_stopped {
@@ -95,6 +115,7 @@ fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
                 since: now,
                 signals: 0,
             });
+            let limit = passages.run_time().map_or(limit, |own| own.min(limit));
             if now - known.since >= limit {
                 passages.set_overdue(count);
                 // It may run on another thread than the one that it was made for. All threads that are prepared are asked once: a
@@ -109,6 +130,8 @@ fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
         if is_lost {
             notify_all();
         }
+        let shortest = Duration::from_millis(stop.shortest.load(Ordering::Relaxed).into());
+        let pause = (shortest / 4).clamp(SHORTEST, LONGEST);
         (is_stopped, _) = stop
             .changed
             .wait_timeout(is_stopped, pause)

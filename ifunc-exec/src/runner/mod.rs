@@ -234,6 +234,8 @@ struct Run {
     /// Memory that the invocation is lent for its answer, and the length of the longest answer.
     room: u32,
     max_answer: u32,
+    /// Milliseconds that it may run, in 31 bits, if it has a limit of its own; 0: it has none.
+    run_time: u32,
     sender: u64,
 }
 
@@ -241,7 +243,9 @@ impl Run {
     fn words(self) -> [u64; 6] {
         [
             self.image,
-            u64::from(self.entry) | u64::from(self.is_awaited) << 32,
+            u64::from(self.entry)
+                | u64::from(self.is_awaited) << 32
+                | u64::from(self.run_time.min(u32::MAX >> 1)) << 33,
             self.payload,
             self.target,
             u64::from(self.room) | u64::from(self.max_answer) << 32,
@@ -253,7 +257,8 @@ impl Run {
         Self {
             image,
             entry: entry as u32,
-            is_awaited: entry >> 32 != 0,
+            is_awaited: entry >> 32 & 1 != 0,
+            run_time: (entry >> 33) as u32,
             payload,
             target,
             room: answer as u32,
@@ -483,6 +488,7 @@ mod tests {
             target: NO_TARGET,
             room: 7,
             max_answer: u32::MAX,
+            run_time: u32::MAX >> 1,
             sender: 9,
         };
         assert_eq!(Run::from_words(run.words()), run);
@@ -493,7 +499,11 @@ mod tests {
             ..run
         };
         assert_eq!(Run::from_words(run.words()), run);
-        let run = Run { entry: 3, ..run };
+        let run = Run {
+            entry: 3,
+            run_time: 0,
+            ..run
+        };
         assert_eq!(Run::from_words(run.words()), run);
         let run = Run {
             is_awaited: true,

@@ -287,7 +287,10 @@ impl Runner {
         let invocation =
             unsafe { Invocation::new(&**entry, segment.area(Area::Payload), size, target, run.sender) };
         let answer = run.is_awaited.then_some(answer);
-        match ImageExecutor::run(&mut thread.session(), invocation, answer) {
+        let mut session = thread.session();
+        let run_time = Some(Duration::from_millis(run.run_time.into())).filter(|limit| !limit.is_zero());
+        self.executor.limit_run_time(&mut session, run_time);
+        match ImageExecutor::run(&mut session, invocation, answer) {
             Ok(len) => (Status::Executed, len),
             Err(failed) => match *failed {
                 Failed {

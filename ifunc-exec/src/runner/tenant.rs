@@ -26,6 +26,7 @@ use crate::answer::{AnswerMemory, long_answer};
 use crate::ended::{LogMessage, log_message};
 use crate::held::take_held;
 use crate::image_executor::Shared;
+use crate::threads::in_milliseconds;
 use crate::{EntryProperties, ValidImage};
 
 /// The process of a tenant.
@@ -76,6 +77,8 @@ pub(crate) struct RemoteInvocation<'a> {
     /// The target whose functions it may import.
     pub(crate) host: Option<Arc<Shared>>,
     pub(crate) sender: u64,
+    /// How long it may run, if it has a limit of its own.
+    pub(crate) run_time: Option<Duration>,
     /// How long answers may be.
     pub(crate) answers: Option<&'a Arc<dyn AnswerMemory>>,
 }
@@ -387,6 +390,7 @@ impl RemoteImage {
             lent,
             host,
             sender,
+            run_time,
             answers,
         } = invocation;
         let copied = copied(target, lent);
@@ -417,8 +421,11 @@ impl RemoteImage {
             target: copied.as_ref().map_or(NO_TARGET, |target| target.len() as u64),
             room: room.min(most) as u32,
             max_answer: max_answer.min(most) as u32,
+            run_time: run_time.map_or(0, in_milliseconds),
             sender,
         };
+        let usual = process.limit;
+        process.limit = [usual, run_time].into_iter().flatten().min();
         let deadline = process.limit.and_then(overdue);
         let request = Message::new(Kind::Run, run.words());
         let target = match lent {
@@ -437,6 +444,7 @@ impl RemoteImage {
             objects: Objects::new(target, &self.tenant.objects),
         };
         let (status, len) = process.request(&request, deadline, &host)?;
+        process.limit = usual;
         segment.trim(&process.file, Area::Payload, size);
         match status {
             Status::Executed => {}

@@ -12,7 +12,7 @@ use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, ReplyTo};
 use crate::link::{Body, Frame, Inbound, Link, Outbound};
 use crate::order::{Order, Price, Quantum, Turn};
-use crate::server::{Progress, Server, Unanswered};
+use crate::server::{Progress, Server, Unanswered, report_failed};
 
 /// How much a poll processed.
 #[derive(Clone, Copy)]
@@ -419,11 +419,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let (status, body) = match outcome {
             Ok(answer) => (Status::Executed, answer),
             Err(failed) => {
-                host.observe(Event::Failed {
-                    status: failed.status,
-                    payload: reply_to.payload,
-                    detail: failed.detail.len(),
-                });
+                report_failed(failed, host, reply_to.payload);
                 (failed.status, &failed.detail[..])
             }
         };

@@ -94,21 +94,21 @@ impl<B> Images<B> {
             companions,
             image,
         };
-        let installed = host.install(install).and_then(|installed| match installed.len() {
-            found if found == entries => Ok(installed),
-            found => Err(Refusal::new(
-                Rejection::BadImage,
-                format!(
-                    "the image has {}, its frame states {entries}",
-                    Counted(found, "entry")
-                ),
-            )),
-        });
+        let installed = host.install(install);
         failpoint!("target.install");
         match installed {
-            Ok(installed) => {
+            Ok(installed) if installed.len() == entries => {
                 self.bindings.bind(first, installed);
                 Ok(Ok(()))
+            }
+            Ok(installed) => {
+                let found = Counted(installed.len(), "entry");
+                let why = format!("the image has {found}, its frame states {entries}");
+                Ok(Err(self.refuse(
+                    host,
+                    handles,
+                    Refusal::new(Rejection::BadImage, why),
+                )))
             }
             Err(refusal) => {
                 self.bindings.refuse(handles, &refusal);
@@ -117,7 +117,7 @@ impl<B> Images<B> {
         }
     }
 
-    /// Refuses an image before the host sees it.
+    /// Refuses an image that the host did not.
     #[cold]
     fn refuse(&mut self, host: &mut impl Host, handles: std::ops::Range<usize>, refusal: Refusal) -> Refusal {
         host.observe(Event::Refused(refusal.reason));

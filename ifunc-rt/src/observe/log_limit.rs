@@ -1,7 +1,16 @@
 //! Limits of log lines that peers cause: one that connects a thousand times a second must not fill a disk.
+//!
+//! A line that the limit leaves out is an event of the level `DEBUG` whose target is [`SUPPRESSED`], with the same fields. An audit log with a
+//! limit of its own enables that target; for others these events cost nothing. The field
+//! `refused` is in each event by which the target refuses something, and says what: `connection`, `frame`, `image`, `installed image` or
+//! `invocation`. Each refusal is one event.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The target of the `tracing` events (`DEBUG`) that are the log lines which a limit left out: with the fields of those lines. An audit log
+/// that enables it misses no refusal: each is one event, here or as a line, whose field `refused` says what was refused.
+pub const SUPPRESSED: &str = "ifunc_rt::suppressed";
 
 /// Lines that may be logged at once, after a pause.
 const BURST: u32 = 10;
@@ -83,8 +92,14 @@ impl Drop for Lifted {
 }
 
 /// Logs a line that a peer can cause as often as it likes: `limited!(warn, [parent: &span] field = value, "message")`. At most ten
-/// at once, then one per second; `suppressed` counts those between.
+/// at once, then one per second; `suppressed` counts those between, which are events of [`SUPPRESSED`].
 macro_rules! limited {
+    (@suppressed [parent: $parent:expr] $($event:tt)+) => {
+        ::tracing::debug!(target: $crate::observe::SUPPRESSED, parent: $parent, $($event)+)
+    };
+    (@suppressed $($event:tt)+) => {
+        ::tracing::debug!(target: $crate::observe::SUPPRESSED, $($event)+)
+    };
     (@log $level:ident, $name:ident, [parent: $parent:expr] $($event:tt)+) => {
         ::tracing::$level!(parent: $parent, suppressed = $name, $($event)+)
     };
@@ -95,10 +110,11 @@ macro_rules! limited {
     (@enabled warn) => { ::tracing::enabled!(::tracing::Level::WARN) };
     ($level:ident, $($event:tt)+) => {{
         static LIMIT: $crate::observe::LogLimit = $crate::observe::LogLimit::new();
-        if limited!(@enabled $level)
-            && let Some(suppressed) = LIMIT.admits(::std::time::Instant::now())
-        {
-            limited!(@log $level, suppressed, $($event)+);
+        if limited!(@enabled $level) {
+            match LIMIT.admits(::std::time::Instant::now()) {
+                Some(suppressed) => limited!(@log $level, suppressed, $($event)+),
+                None => limited!(@suppressed $($event)+),
+            }
         }
     }};
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 pub(crate) use counters::HandleCounters;
 pub(crate) use invocation::run_observed;
+pub use log_limit::SUPPRESSED;
 pub(crate) use log_limit::{LogLimit, limited};
 pub(crate) use metrics::{About, HandleMetrics, Metrics, SourceMetrics};
 pub(crate) use pages::Pages;

@@ -1,7 +1,7 @@
 //! By whose authority code runs: that of a key, or of a source whose unsigned code is accepted.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::refusal::Refusal;
 
@@ -86,28 +86,30 @@ impl Limited {
         (limited.authority.is_some() || limited.allowance.is_some()).then_some(limited)
     }
 
-    /// The name of the key that signed, for logs.
-    pub(crate) fn signer(&self) -> Option<&str> {
-        self.authority.as_ref()?.signer()
-    }
-
     fn meters(&self) -> impl Iterator<Item = &Arc<Meter>> {
         let of_authority = self.authority.iter().map(|authority| &authority.meter);
         of_authority.chain(self.allowance.iter().map(Allowance::meter))
     }
 
-    /// Begins an invocation with a payload of `payload` bytes.
+    /// Begins an invocation with a payload of `payload` bytes. Returns how long it may run, too.
     ///
     /// # Errors
     /// A quota is used up.
-    pub(crate) fn begin(&self, payload: usize) -> Result<[Option<Running>; 2], Refusal> {
-        let mut begun = [None, None];
-        for (meter, begun) in self.meters().zip(&mut begun) {
+    pub(crate) fn begin(&self, payload: usize) -> Result<(Option<Duration>, [Option<Running>; 2]), Refusal> {
+        let (mut shortest, mut running) = (Duration::MAX, [None, None]);
+        for (meter, running) in self.meters().zip(&mut running) {
             meter.admits_payload(payload)?;
-            meter.begin()?;
-            *begun = Some(Running(Arc::clone(meter)));
+            let (run_time, began) = meter.begin()?;
+            shortest = shortest.min(run_time);
+            *running = Some(Running(Arc::clone(meter), began));
         }
-        Ok(begun)
+        Ok(((shortest != Duration::MAX).then_some(shortest), running))
+    }
+
+    /// Whose quotas limit the time of an invocation, if one does.
+    pub(crate) fn of_run_time(&self) -> Option<&str> {
+        let limits = |meter: &&Arc<Meter>| meter.quotas().run_time != Duration::MAX;
+        self.meters().find(limits).map(|meter| meter.whose())
     }
 
     /// Why an invocation with an answer of `len` bytes fails.
@@ -128,10 +130,10 @@ impl Limited {
 
 /// An invocation that has begun; dropped, it has ended.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Meter>);
+pub(crate) struct Running(Arc<Meter>, Option<Instant>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end(self.1);
     }
 }

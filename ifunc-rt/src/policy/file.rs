@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::{AddressRange, Grant, Policy, Quotas, Unsigned};
@@ -89,7 +90,8 @@ impl Policy {
     /// answer-bytes = 65_536
     /// in-flight = 1000
     /// installs-per-second = 20
-    ///                                    # in those of a key, too: invocations-per-second = 1000
+    ///                                    # in those of a key, too: invocations-per-second = 1000,
+    ///                                    # run-time = "100ms", run-time-per-second = "500ms"
     /// [faults]
     /// level = "contained"                # or "panics", the default, or "process"
     /// max-run-time = "2s"                # or "20ms"; without this line, without a limit
@@ -318,6 +320,10 @@ struct QuotasTable {
     in_flight: Option<usize>,
     installs_per_second: Option<u32>,
     invocations_per_second: Option<u32>,
+    #[serde(default, deserialize_with = "time")]
+    run_time: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    run_time_per_second: Option<Duration>,
 }
 
 #[derive(Default, Deserialize)]
@@ -383,6 +389,8 @@ impl QuotasTable {
             invocations_per_second: self
                 .invocations_per_second
                 .unwrap_or(others.invocations_per_second),
+            run_time: self.run_time.unwrap_or(others.run_time),
+            run_time_per_second: self.run_time_per_second.unwrap_or(others.run_time_per_second),
         }
     }
 }
@@ -393,6 +401,14 @@ fn grant(imports: Option<Vec<String>>, pure: bool, quotas: &QuotasTable) -> Gran
         grant = grant.imports(imports);
     }
     if pure { grant.pure() } else { grant }
+}
+
+/// A time of a table.
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    let time = duration(&text);
+    time.map(Some)
+        .ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
 }
 
 /// A time such as `20ms` or `2s`.
@@ -409,7 +425,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// What to write, by the key of a line.
-const EXAMPLES: [(&str, &str); 32] = [
+const EXAMPLES: [(&str, &str); 34] = [
     (
         "revoked",
         "`revoked = [\"KEY\"]`, each the 64 hexadecimal digits of a file that `cargo ifunc keygen` wrote",
@@ -428,6 +444,11 @@ const EXAMPLES: [(&str, &str); 32] = [
     ("in-flight", "`in-flight = 1000`"),
     ("installs-per-second", "`installs-per-second = 20`"),
     ("invocations-per-second", "`invocations-per-second = 1000`"),
+    ("run-time", "`run-time = \"100ms\"`, with `ms`, `s` or `min`"),
+    (
+        "run-time-per-second",
+        "`run-time-per-second = \"500ms\"`, with `ms`, `s` or `min`",
+    ),
     (
         "level",
         "`level = \"contained\"`, `level = \"panics\"` or `level = \"process\"`",

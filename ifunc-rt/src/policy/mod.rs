@@ -138,9 +138,10 @@ pub enum Unsigned {
 /// | an image signed by a revoked key | [`Rejection::Revoked`](crate::Rejection::Revoked) |
 /// | an import that is not granted | [`Rejection::Import`](crate::Rejection::Import) |
 /// | an image that is not pure | [`Rejection::NotPure`](crate::Rejection::NotPure) |
-/// | what exceeds a quota | [`Rejection::Quota`](crate::Rejection::Quota), [`Rejection::TooLarge`](crate::Rejection::TooLarge) for sizes that the target has stated |
+/// | what exceeds a quota, but for [`run_time`](Quotas::run_time), at which an invocation fails | [`Rejection::Quota`](crate::Rejection::Quota), [`Rejection::TooLarge`](crate::Rejection::TooLarge) for sizes that the target has stated |
 ///
-/// For each the target logs one line (`WARN`), limited as other lines that peers cause.
+/// For each the target logs one line (`WARN`), limited as other lines that peers cause. Its field `refused` says what was refused. The lines
+/// that the limit leaves out are events of the target [`SUPPRESSED_EVENTS`](crate::SUPPRESSED_EVENTS).
 #[derive(Clone)]
 #[must_use]
 pub struct Policy {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::Limits;
 use ifunc_abi::image::ImageFlags;
@@ -46,6 +46,13 @@ pub struct Quotas {
     /// In a grant or an [`Allowance`](crate::Allowance): invocations that may begin per second; as many may begin at once after a second
     /// without any. Default: no limit. Nothing counts those of a connection.
     pub invocations_per_second: u32,
+    /// In a grant or an allowance: how long an invocation may run, in milliseconds, at least one. It then fails as at the target's
+    /// [`max_run_time`](crate::Policy::max_run_time), which the policy has to have, and which holds as well. Default: no limit.
+    pub run_time: Duration,
+    /// In a grant or an allowance: how long invocations may run in each second, on all threads together; as much may be used at once after a second
+    /// without any. The time of an invocation counts when it has ended, with what it waited for: what is used beyond the quota is
+    /// missing later. Default: no limit.
+    pub run_time_per_second: Duration,
 }
 
 macro_rules! setters {
@@ -83,6 +90,8 @@ impl Quotas {
         in_flight: usize::MAX,
         installs_per_second: u32::MAX,
         invocations_per_second: u32::MAX,
+        run_time: Duration::MAX,
+        run_time_per_second: Duration::MAX,
     };
 
     setters!(
@@ -94,6 +103,8 @@ impl Quotas {
         in_flight: usize,
         installs_per_second: u32,
         invocations_per_second: u32,
+        run_time: Duration,
+        run_time_per_second: Duration,
     );
 
     /// What a target states to each source.
@@ -114,6 +125,8 @@ impl Quotas {
                 quotas.answer_bytes,
                 quotas.in_flight,
                 quotas.invocations_per_second,
+                quotas.run_time,
+                quotas.run_time_per_second,
             )
         };
         invocations(self) != invocations(&unlimited)
@@ -138,30 +151,37 @@ struct Used {
     pinned: BTreeSet<ImageId>,
     installs: Rate,
     invocations: Rate,
+    /// In seconds.
+    run_time: Rate,
 }
 
-/// What may happen so often per second.
+/// What may be used per second.
 #[derive(Debug)]
 struct Rate {
-    /// How much may follow at once, and since when more is added.
+    /// How much may follow at once, and since when more is added. Less than 0: so much was used too early.
     left: f64,
     since: Option<Instant>,
 }
 
 impl Rate {
-    fn new(per_second: u32) -> Self {
+    fn new(per_second: f64) -> Self {
         Self {
-            left: f64::from(per_second),
+            left: per_second,
             since: None,
         }
     }
 
+    /// How much may follow at once.
+    fn left(&mut self, per_second: f64, now: Instant) -> f64 {
+        let since = self.since.replace(now).unwrap_or(now);
+        let more = now.saturating_duration_since(since).as_secs_f64() * per_second;
+        self.left = (self.left + more).min(per_second);
+        self.left
+    }
+
     /// Takes one, if one is left.
     fn take(&mut self, per_second: u32, now: Instant) -> bool {
-        let since = self.since.replace(now).unwrap_or(now);
-        let more = now.saturating_duration_since(since).as_secs_f64() * f64::from(per_second);
-        self.left = (self.left + more).min(f64::from(per_second));
-        let has_one = self.left >= 1.0;
+        let has_one = self.left(per_second.into(), now) >= 1.0;
         if has_one {
             self.left -= 1.0;
         }
@@ -169,8 +189,8 @@ impl Rate {
     }
 
     /// Not more may come at once than the new rate says.
-    fn limit(&mut self, per_second: u32) {
-        self.left = self.left.min(f64::from(per_second));
+    fn limit(&mut self, per_second: f64) {
+        self.left = self.left.min(per_second);
     }
 }
 
@@ -192,8 +212,9 @@ impl Meter {
                 images: 0,
                 in_flight: 0,
                 pinned: BTreeSet::new(),
-                installs: Rate::new(quotas.installs_per_second),
-                invocations: Rate::new(quotas.invocations_per_second),
+                installs: Rate::new(quotas.installs_per_second.into()),
+                invocations: Rate::new(quotas.invocations_per_second.into()),
+                run_time: Rate::new(quotas.run_time_per_second.as_secs_f64()),
             }),
         })
     }
@@ -210,8 +231,9 @@ impl Meter {
     /// Replaces the quotas. What is used stays used.
     pub(crate) fn set_quotas(&self, quotas: Quotas) {
         let mut used = self.used();
-        used.installs.limit(quotas.installs_per_second);
-        used.invocations.limit(quotas.invocations_per_second);
+        used.installs.limit(quotas.installs_per_second.into());
+        used.invocations.limit(quotas.invocations_per_second.into());
+        used.run_time.limit(quotas.run_time_per_second.as_secs_f64());
         used.quotas = quotas;
     }
 
@@ -320,11 +342,11 @@ impl Meter {
         })
     }
 
-    /// Counts an invocation that begins.
+    /// Counts an invocation that begins. Returns how long it may run, and since when its time counts; `None`: its time does not.
     ///
     /// # Errors
-    /// As many as may run have begun, or as many as may begin in a second.
-    pub(crate) fn begin(&self) -> Result<(), Refusal> {
+    /// As many as may run have begun, or as many as may begin in a second, or they have run for as long as they may.
+    pub(crate) fn begin(&self) -> Result<(Duration, Option<Instant>), Refusal> {
         let mut used = self.used();
         let limit = used.quotas.in_flight;
         if used.in_flight >= limit {
@@ -339,8 +361,14 @@ impl Meter {
             );
             return Err(self.exceeded("invocations_per_second", what));
         }
+        let share = used.quotas.run_time_per_second;
+        let began = (share != Duration::MAX).then(Instant::now);
+        if began.is_some_and(|now| used.run_time.left(share.as_secs_f64(), now) <= 0.0) {
+            let what = format!("may run for {share:?} in each second, and has used that");
+            return Err(self.exceeded("run_time_per_second", what));
+        }
         used.in_flight += 1;
-        Ok(())
+        Ok((used.quotas.run_time, began))
     }
 
     /// Whether `has_calls`, which tells whether there are so many, admits one more.
@@ -361,9 +389,12 @@ impl Meter {
         self.used().in_flight
     }
 
-    /// An invocation has ended.
-    pub(crate) fn end(&self) {
-        self.used().in_flight -= 1;
+    /// An invocation has ended whose time counts since `began`.
+    pub(crate) fn end(&self, began: Option<Instant>) {
+        let took = began.map(|began| began.elapsed().as_secs_f64());
+        let mut used = self.used();
+        used.in_flight -= 1;
+        used.run_time.left -= took.unwrap_or(0.0);
     }
 
     /// Why an invocation with a payload of `len` bytes does not run.
@@ -387,8 +418,6 @@ impl Drop for Charge {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -434,9 +463,33 @@ mod tests {
         let meter = Meter::new("x", Quotas::UNLIMITED.in_flight(2).payload_bytes(3));
         assert!(meter.begin().is_ok() && meter.begin().is_ok());
         assert!(meter.begin().unwrap_err().detail.contains("`in_flight`"));
-        meter.end();
+        meter.end(None);
         assert!(meter.begin().is_ok());
         assert!(meter.admits_payload(4).is_err() && meter.admits_payload(3).is_ok());
+    }
+
+    #[test]
+    fn time_that_was_used_comes_back() {
+        let share = Duration::from_millis(500);
+        let meter = Meter::new("the key `a`", Quotas::UNLIMITED.run_time_per_second(share));
+        let ago = |ms| Instant::now().checked_sub(Duration::from_millis(ms));
+        // One that has begun goes on, and what it uses beyond the quota is missing.
+        let (_, began) = meter.begin().unwrap();
+        assert!(began.is_some() && meter.begin().is_ok());
+        meter.end(ago(700));
+        let why = meter.begin().unwrap_err();
+        assert_eq!(why.reason, Rejection::Quota);
+        assert!(
+            why.detail
+                .contains("the key `a` may run for 500ms in each second"),
+            "{}",
+            why.detail
+        );
+        // 200 ms are missing, of which half a second brings back 250.
+        meter.used().run_time.since = ago(500);
+        assert!(meter.begin().is_ok());
+        meter.set_quotas(Quotas::UNLIMITED.run_time(share));
+        assert_eq!(meter.begin().unwrap(), (share, None));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::companions;
 use super::served::{NOT_SHAREABLE, Served};
 use crate::keys::{self, Hex};
 use crate::observe::{About, IfuncKey, limited};
-use crate::policy::{Allowance, Authority, Candidate, Charge};
+use crate::policy::{Allowance, Authority, Candidate, Charge, Limited};
 use crate::travel::companions::Companions;
 
 /// An image that was installed.
@@ -45,14 +45,14 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let accepted = self.try_accept(install, signature.as_ref().map(Option::as_ref), &mut about);
         accepted.inspect_err(|refusal| {
             let (reason, detail) = (refusal.reason, &refusal.detail);
-            let name = about.map(|about| about.name);
+            let ifunc = about.map(|about| about.name);
             let source = self.state.source.connection;
             let signer = signature.ok().flatten().map(|signature| {
                 let rules = self.host.policy.rules();
                 let name = rules.name_of(&signature.key);
                 name.map_or_else(|| Hex(&signature.key).to_string(), str::to_owned)
             });
-            limited!(warn, [parent: &self.state.span] source, name, signer, %reason, %detail, "image refused");
+            limited!(warn, [parent: &self.state.span] refused = "image", source, ifunc, signer, %reason, %detail, "image refused");
             self.state.metrics.refused(reason, about);
         })
     }
@@ -106,6 +106,15 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             image,
             signature,
         })?;
+        let limited = Limited::new(&authority, allowance.as_ref());
+        if let Some(whose) = limited.as_ref().and_then(|limited| limited.of_run_time())
+            && !host.executor.has_deadlines()
+        {
+            let why = format!(
+                "the quotas of {whose} limit the time of an invocation, and the policy has no `max_run_time`; help: state one, which holds for all"
+            );
+            return Err(Refusal::new(Rejection::Policy, why));
+        }
         self.check_types(id, len, image, about)?;
         *about = describe(id, len, image).next();
         let meters = || {

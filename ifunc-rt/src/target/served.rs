@@ -175,7 +175,7 @@ impl State {
         let source = self.source.connection;
         if let Some(refusal) = &self.ending {
             let (reason, detail) = (refusal.reason, &refusal.detail);
-            limited!(warn, [parent: &self.span] source, %reason, %detail, "ending a connection: the policy was replaced");
+            limited!(warn, [parent: &self.span] refused = "connection", source, %reason, %detail, "ending a connection: the policy was replaced");
         }
         images(&mut |bound| {
             if let Some(refusal) = &self.ending {
@@ -193,7 +193,7 @@ impl State {
                 Err(refusal) => {
                     let (reason, detail) = (refusal.reason, &refusal.detail);
                     let (ifunc, signer) = (&*bound.counted.entry.name, by.authority.signer());
-                    limited!(warn, [parent: &self.span] source, ifunc, signer, %reason, %detail, "image released: the policy was replaced");
+                    limited!(warn, [parent: &self.span] refused = "installed image", source, ifunc, signer, %reason, %detail, "image released: the policy was replaced");
                     Err(refusal)
                 }
             }
@@ -210,12 +210,19 @@ impl State {
         is_overdue
     }
 
-    /// Logs that a quota refused an invocation.
+    /// Logs that an invocation was refused.
     #[cold]
-    pub(super) fn refused(&self, counted: &Counted, signer: Option<&str>, refusal: &Refusal) {
-        let (reason, detail) = (refusal.reason, &refusal.detail);
-        let (source, ifunc) = (self.source.connection, &*counted.entry.name);
-        limited!(warn, [parent: &self.span] source, ifunc, signer, %reason, %detail, "invocation refused");
+    pub(super) fn refused(&self, reason: Rejection, detail: &[u8]) {
+        let source = self.source.connection;
+        limited!(
+            warn,
+            [parent: &self.span]
+            refused = "invocation",
+            source,
+            %reason,
+            detail = %String::from_utf8_lossy(detail),
+            "invocation refused"
+        );
     }
 
     /// Logs that an invocation failed at a limit of the policy: that of its answer, or of its stack.
@@ -231,7 +238,7 @@ impl State {
         match closed {
             Closed::Left => limited!(info, [parent: &self.span] "source left"),
             Closed::Broke(what) => {
-                limited!(warn, [parent: &self.span] %what, "source broke the protocol; closed")
+                limited!(warn, [parent: &self.span] refused = "frame", %what, "source broke the protocol; closed")
             }
         }
     }
@@ -526,6 +533,10 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     fn observe(&mut self, event: Event) {
         self.state.observe(event);
     }
+
+    fn refused(&mut self, reason: Rejection, detail: &[u8]) {
+        self.state.refused(reason, detail);
+    }
 }
 
 /// Counts what is sent over a connection outside of its polls.
@@ -561,6 +572,10 @@ impl ProtocolHost for Counts<'_> {
     fn observe(&mut self, event: Event) {
         self.0.observe(event);
     }
+
+    fn refused(&mut self, reason: Rejection, detail: &[u8]) {
+        self.0.refused(reason, detail);
+    }
 }
 
 impl State {
@@ -570,7 +585,7 @@ impl State {
             Event::Frame => link.other_frames.add(1),
             Event::ImageBytes(bytes) => link.rare().bytes_in += bytes as u64,
             Event::Refused(reason) => {
-                limited!(warn, [parent: &self.span] source = self.source.connection, %reason, "image refused");
+                limited!(warn, [parent: &self.span] refused = "image", source = self.source.connection, %reason, "image refused");
                 metrics.refused(reason, None);
             }
             Event::Failed {
@@ -583,10 +598,6 @@ impl State {
                     // The handle counts the payload.
                     Status::Failed(why) => counts.failed.add(why, 1),
                     Status::Rejected(why) => {
-                        // A source is told the limit, and refuses itself what exceeds it.
-                        if why == Rejection::TooLarge && payload > self.meter.quotas().payload_bytes {
-                            limited!(warn, [parent: &self.span] source = self.source.connection, payload, reason = %why, "invocation refused");
-                        }
                         counts.rejected.add(why, 1);
                         counts.bytes_in += payload as u64;
                     }
@@ -683,14 +694,20 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let Some(limited) = counted.limited() else {
             return self.run_suited(counted, invocation, answer);
         };
-        let begun = limited.begin(invocation.payload.len());
-        let _running = begun.inspect_err(|refusal| self.state.refused(counted, limited.signer(), refusal))?;
+        let (run_time, _running) = limited.begin(invocation.payload.len())?;
         let max = limited.max_answer();
         let answer = answer.map(|answer| {
             let len = answer.len().min(max);
             &mut answer[..len]
         });
-        let failed = match self.run_suited(counted, invocation, answer) {
+        if run_time.is_some() {
+            executor.limit_run_time(self.session, run_time);
+        }
+        let outcome = self.run_suited(counted, invocation, answer);
+        if run_time.is_some() {
+            executor.limit_run_time(self.session, None);
+        }
+        let failed = match outcome {
             Err(failed) => failed,
             executed => return executed,
         };

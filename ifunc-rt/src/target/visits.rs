@@ -1,5 +1,6 @@
 //! Invocations that may travel on, on a connection of a target.
 
+use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::TravelHead;
 use ifunc_exec::services::now;
 use ifunc_proto::ANSWER_ROOM;
@@ -38,7 +39,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         reply_to: &ReplyTo,
         answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
-        if let Err(refusal) = self.admits_visit(head, counted) {
+        if let Err(refusal) = self.admits_visit(head) {
             return self
                 .reject_visit(head, reply_to, refusal.into())
                 .map_or(Ok(None), Err);
@@ -53,16 +54,15 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     }
 
     /// Whether the source may have another invocation in flight. Nodes of the group are not asked.
-    fn admits_visit(&self, head: &TravelHead, counted: &Counted) -> Result<(), Refusal> {
+    fn admits_visit(&self, head: &TravelHead) -> Result<(), Refusal> {
         let (state, travels) = (&*self.state, &self.host.travels);
         if state.node_of(head).is_some() {
             return Ok(());
         }
         let connection = state.source.connection;
-        let admitted = state
+        state
             .meter
-            .admits_call(|count| travels.with(|node| node.has_calls(connection, count)));
-        admitted.inspect_err(|refusal| state.refused(counted, None, refusal))
+            .admits_call(|count| travels.with(|node| node.has_calls(connection, count)))
     }
 
     /// Runs an invocation, and ends it.
@@ -92,8 +92,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 None => Err(failed),
             },
         };
+        let refused = outcome.as_ref().err().and_then(|failed| refused(failed));
         let ended = travels.with(|node| node.end(visit, outcome, now()));
-        match (ended_here(ended, answered), long) {
+        let ended = ended_here(ended, answered);
+        self.log_elsewhere(refused, ended.is_err());
+        match (ended, long) {
             (Ok(Some(_)), Some(answer)) => Err(Box::new(Failed::answered(answer))),
             (ended, _) => ended,
         }
@@ -107,11 +110,21 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         failed: Box<Failed>,
     ) -> Option<Box<Failed>> {
         let arrival = self.arrival(head, reply_to);
+        let refused = refused(&failed);
         let ended = self
             .host
             .travels
             .with(|node| node.reject(arrival, head, failed, now()));
-        ended_here(ended, 0).err()
+        let failed = ended_here(ended, 0).err();
+        self.log_elsewhere(refused, failed.is_some());
+        failed
+    }
+
+    /// Logs a refusal which another node is told. One that the peer receives over this link is logged when it is sent.
+    fn log_elsewhere(&self, refused: Option<(Rejection, Vec<u8>)>, is_sent_here: bool) {
+        if let Some((reason, detail)) = refused.filter(|_| !is_sent_here) {
+            self.state.refused(reason, &detail);
+        }
     }
 
     /// Runs the invocation that was taken. `None`: nothing is to be sent over this link.
@@ -249,5 +262,13 @@ impl Host {
     #[cold]
     pub(super) fn forget(&self, connection: u64) {
         self.travels.forget(connection);
+    }
+}
+
+/// Why an invocation was refused, if it was.
+fn refused(failed: &Failed) -> Option<(Rejection, Vec<u8>)> {
+    match failed.status {
+        Status::Rejected(reason) => Some((reason, failed.detail.clone())),
+        _ => None,
     }
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
 use super::handshake::HANDSHAKE_TIMEOUT;
-use super::socket::set_options;
+use super::socket::{peer_address, set_options};
 use super::watch::{Token, Watch, Watched, Watcher};
 use crate::observe::limited;
 use crate::os::{EventFlags, raise_descriptor_limit_near};
@@ -96,8 +96,16 @@ impl<T: Default> HalfOpen<T> {
             return;
         }
         let overdue = self.places().connections.remove(&token);
-        drop(overdue);
         self.places().trim();
+        if let Some((socket, _)) = overdue {
+            let from = peer_address(socket.as_fd()).ok();
+            limited!(
+                warn,
+                refused = "connection",
+                ?from,
+                "closed a connection whose handshake was not over in time"
+            );
+        }
     }
 
     /// Accepts what has connected to the socket.
@@ -142,6 +150,7 @@ impl<T: Default> HalfOpen<T> {
         if closed.is_some() {
             limited!(
                 warn,
+                refused = "connection",
                 most = MOST_HALF_OPEN,
                 "closed a connection before its handshake was over: too many are being made at this moment"
             );

@@ -1,34 +1,73 @@
-//! Every refusal of the daemon's own is a line of the audit log, or counted by one.
+//! Every refusal is a line of the audit log, or counted by one: no more, and no fewer.
 
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::node::Node;
 
-/// Compares the log with the counters. Returns how many refusals there were.
+/// Longer than the daemon takes to write what it has counted.
+const QUIET: Duration = Duration::from_millis(2500);
+/// Longer than handshakes take that do not go on.
+const MOST: Duration = Duration::from_secs(60);
+
+/// Compares the log with the counters, which those who are refused have left alone by now. Returns how many refusals there were.
 pub(crate) fn compare(node: &Node) -> Result<u64, Failure> {
-    // Lines that were left out are counted by the next one of their kind: those after the last line are not.
-    let text = std::fs::read_to_string(node.path("audit.jsonl"))?;
-    let (mut written, mut kinds) = (0, BTreeMap::<String, u64>::new());
-    for line in text.lines() {
-        let line: serde_json::Value = serde_json::from_str(line)?;
-        let suppressed = line["suppressed"].as_u64().unwrap_or(0);
-        let message = line["message"].as_str().unwrap_or_default();
-        let kind = message.split(':').next().unwrap_or_default();
-        *kinds.entry(kind.to_owned()).or_default() += 1 + suppressed;
-        if line["peer"].is_string() || message.starts_with("image refused: no `[[peer]]`") {
-            written += 1 + suppressed;
+    let began = Instant::now();
+    let mut before = counted(node)?;
+    let (written, counted) = loop {
+        thread::sleep(QUIET);
+        let written = written(node)?;
+        let now = counted(node)?;
+        if now == before {
+            break (written, now);
+        }
+        if began.elapsed() > MOST {
+            return Err(format!("refusals go on: {before:?}, then {now:?}").into());
+        }
+        before = now;
+    };
+    for (refused, count) in &written {
+        println!("audit log: {count} × {refused}");
+    }
+    if written != counted {
+        return Err(format!("{counted:?} were counted, and the audit log has {written:?}").into());
+    }
+    // The log counts what it is given. These are counted where they are refused.
+    for (refused, counter) in [
+        ("image", "ifunc_refused_total"),
+        ("invocation", "ifunc_rejected_total"),
+        ("call", "ifuncd_refused_calls_total"),
+    ] {
+        let (audited, counted) = (
+            written.get(refused).copied().unwrap_or(0),
+            node.metric(counter)? as u64,
+        );
+        if audited != counted || counted == 0 {
+            return Err(
+                format!("{counter} is {counted}, and the audit log has {audited} × {refused}").into(),
+            );
         }
     }
-    for (kind, count) in &kinds {
-        println!("audit log: {count} × {kind}");
+    Ok(written.values().sum())
+}
+
+/// What was refused, by the lines of the log.
+fn written(node: &Node) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut written = BTreeMap::new();
+    for line in std::fs::read_to_string(node.path("audit.jsonl"))?.lines() {
+        let line: serde_json::Value = serde_json::from_str(line)?;
+        if let Some(refused) = line["refused"].as_str() {
+            *written.entry(refused.to_owned()).or_default() += 1 + line["suppressed"].as_u64().unwrap_or(0);
+        }
     }
-    let counted = node.metric("ifuncd_refused_calls_total")? + node.metric("ifuncd_refused_images_total")?;
-    let counted = counted as u64;
-    let by_runtime = node.metric("ifunc_refused_total")? as u64;
-    println!("counters: {counted} refused by the daemon's checks, {by_runtime} images refused in all");
-    if written > counted || counted - written > counted / 10 + 1000 {
-        return Err(format!("{counted} refusals were counted, and the audit log has {written}").into());
-    }
-    Ok(counted)
+    Ok(written)
+}
+
+/// What was refused, by the counters.
+fn counted(node: &Node) -> Result<BTreeMap<String, u64>, Failure> {
+    let samples = node.samples("ifuncd_refusals_total")?;
+    let of = |(name, value): (String, f64)| Some((name.split('"').nth(1)?.to_owned(), value as u64));
+    Ok(samples.into_iter().filter_map(of).collect())
 }

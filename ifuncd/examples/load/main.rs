@@ -7,7 +7,8 @@
 //! cargo run -p ifuncd --example load -- --seconds 1800 --libraries target/ifunc/release target/debug/ifuncd target/debug/hostile
 //! ```
 //!
-//! It fails if a client sees what it should not, if the memory or the descriptors of the daemon grow, or if a refusal is not written down.
+//! It fails if a client sees what it should not, if the memory or the descriptors of the daemon grow, or if the sums of the
+//! audit log differ from those of the counters.
 
 mod audit;
 mod clients;
@@ -61,7 +62,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     let is_over = Arc::new(AtomicBool::new(false));
     let (clients, counts) = Client::start_all(&node, &args.libraries, &is_over);
     let attackers = match &args.hostile {
-        Some(program) => node.attackers(program)?,
+        Some(program) => node.attackers(program, &is_over)?,
         None => Vec::new(),
     };
     let mut watch = Watch::new(Duration::from_secs((args.seconds / 10).clamp(5, 60)));
@@ -75,13 +76,13 @@ fn run(args: &Args) -> Result<(), Failure> {
         println!("{:6} s  {}  {counts}", began.elapsed().as_secs(), watch.last());
     }
     drop(attackers);
-    watch.judge()?;
     is_over.store(true, Ordering::Relaxed);
+    watch.judge()?;
     for client in clients {
         client.join().map_err(|_| "a client panicked")??;
     }
     let refusals = audit::compare(&node)?;
-    println!("{refusals} refusals, each of them written down or counted as left out");
+    println!("{refusals} refusals, each of them a line of the audit log or counted by one");
     restarts(&mut node, args, &counts)?;
     node.stop()?;
     println!("{counts}");

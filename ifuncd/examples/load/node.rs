@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ifunc_rt::keys::{PublicKey, SecretKey};
@@ -206,8 +208,12 @@ max-bytes = "4 MiB"
         Ok(())
     }
 
-    /// Starts an attacker of each kind, and one of the metrics' address.
-    pub(crate) fn attackers(&self, program: &Path) -> Result<Vec<Attacker>, Failure> {
+    /// Starts an attacker of each kind, and one of the metrics' address, until `is_over`.
+    pub(crate) fn attackers(
+        &self,
+        program: &Path,
+        is_over: &Arc<AtomicBool>,
+    ) -> Result<Vec<Attacker>, Failure> {
         let mut all = Vec::new();
         for (transport, kinds) in ATTACKS {
             let address = if transport == "shm" { &self.shm } else { &self.tls };
@@ -224,8 +230,13 @@ max-bytes = "4 MiB"
             }
         }
         let metrics = self.metrics.clone();
+        let is_over = Arc::clone(is_over);
         std::thread::spawn(move || {
-            loop {
+            while !is_over.load(Ordering::Relaxed) {
+                if let Ok(mut stream) = TcpStream::connect(&metrics) {
+                    let _ = stream.write_all(b"\x16\x03\x01 this is not HTTP");
+                    let _ = stream.read_to_string(&mut String::new());
+                }
                 let Ok(mut stream) = TcpStream::connect(&metrics) else {
                     break;
                 };
@@ -239,15 +250,22 @@ max-bytes = "4 MiB"
 
     /// The sum of all samples of the metrics that begin so.
     pub(crate) fn metric(&self, begins: &str) -> Result<f64, Failure> {
+        Ok(self.samples(begins)?.into_iter().map(|(_, value)| value).sum())
+    }
+
+    /// The samples of the metrics that begin so.
+    pub(crate) fn samples(&self, begins: &str) -> Result<Vec<(String, f64)>, Failure> {
         let mut stream = TcpStream::connect(&self.metrics)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         let samples = text.lines().filter(|line| line.starts_with(begins));
-        Ok(samples
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum())
+        let sample = |line: &str| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Ok(samples.filter_map(sample).collect())
     }
 }
 

@@ -141,6 +141,8 @@ pub(super) struct PeerTable {
 pub(super) struct PeerQuotasTable {
     pub(super) calls_per_second: Option<u32>,
     pub(super) invocations_per_second: Option<u32>,
+    pub(super) run_time: Option<Time>,
+    pub(super) run_time_per_second: Option<Time>,
     pub(super) in_flight: Option<u32>,
     pub(super) image_bytes: Option<Size>,
     pub(super) code_bytes: Option<Size>,

@@ -3,7 +3,9 @@
 mod check;
 mod error;
 mod file;
+mod listen;
 mod peers;
+mod tables;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;

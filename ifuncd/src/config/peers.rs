@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ifunc_rt::Quotas;
 use ifunc_rt::keys::{KeyError, PublicKey};
@@ -9,7 +10,7 @@ use toml::Spanned;
 
 use super::Listen;
 use super::check::{Check, Wrong};
-use super::file::{PeerTable, Size, User};
+use super::file::{PeerTable, Size, Time, User};
 use crate::capability::{Capabilities, Capability};
 use crate::peer::{Identity, PeerSettings};
 
@@ -120,7 +121,13 @@ impl Check<'_> {
                 .payload_bytes(or(quotas.payload_bytes, unlimited.payload_bytes))
                 .answer_bytes(or(quotas.answer_bytes, unlimited.answer_bytes))
                 .in_flight(count(quotas.in_flight))
-                .invocations_per_second(quotas.invocations_per_second.unwrap_or(u32::MAX)),
+                .invocations_per_second(quotas.invocations_per_second.unwrap_or(u32::MAX))
+                .run_time(quotas.run_time.map_or(Duration::MAX, |Time(time)| time))
+                .run_time_per_second(
+                    quotas
+                        .run_time_per_second
+                        .map_or(Duration::MAX, |Time(time)| time),
+                ),
             calls_per_second: quotas.calls_per_second,
             store_bytes: quotas.store_bytes.map_or(64 << 20, |Size(bytes)| bytes),
             memory_bytes: quotas.memory_bytes.map_or(16 << 20, |Size(bytes)| bytes),

@@ -1,7 +1,9 @@
 //! What a source may not do is refused, counted and written down.
 
+use std::time::{Duration, Instant};
+
 use ifunc_rt::keys::SecretKey;
-use ifunc_rt::{Error, Rejection};
+use ifunc_rt::{Error, Failure, Rejection};
 use ifuncd_interfaces::NodeError;
 use ifuncd_tests_ifuncs::{d_all, d_count, d_get, d_hurry, d_put, d_spin, d_sum, d_time, d_write};
 
@@ -18,6 +20,24 @@ fn is_audited(daemon: &Daemon, texts: &[&str]) -> bool {
         let line = line.to_string();
         texts.iter().all(|text| line.contains(text))
     })
+}
+
+/// Waits until the audit log counts so many refusals of this, which the daemon counts, too. No more follow.
+pub(crate) fn assert_audited(daemon: &Daemon, refused: &str, count: f64) {
+    let counted = format!("ifuncd_refusals_total{{refused=\"{refused}\"}}");
+    assert_eq!(daemon.metric(&counted), count);
+    let audited = || -> u64 {
+        let lines = daemon.audit();
+        let lines = lines.iter().filter(|line| line["refused"] == refused);
+        lines
+            .map(|line| 1 + line["suppressed"].as_u64().unwrap_or(0))
+            .sum()
+    };
+    let began = Instant::now();
+    while (audited() as f64) < count && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(audited() as f64, count, "{refused}");
 }
 
 #[test]
@@ -75,6 +95,9 @@ fn a_capability_that_a_peer_lacks_is_refused() {
         assert_eq!(daemon.metric("ifuncd_refused_images_total{peer=\"own\"}"), 1.0);
         assert_eq!(daemon.metric("ifuncd_refused_calls_total{peer=\"own\""), 5.0);
         assert_eq!(daemon.metric("ifunc_refused_total"), 1.0);
+        assert_audited(&daemon, "image", 1.0);
+        assert_audited(&daemon, "invocation", daemon.metric("ifunc_rejected_total"));
+        assert_audited(&daemon, "call", 5.0);
     }
 }
 
@@ -197,6 +220,8 @@ fn calls_and_invocations_have_rates() {
     }
     assert!(rejected > 50, "{rejected}");
     assert_eq!(daemon.metric("ifunc_rejected_total"), f64::from(rejected));
+    assert_audited(&daemon, "invocation", f64::from(rejected));
+    assert_audited(&daemon, "call", daemon.metric("ifuncd_refused_calls_total"));
     assert!(
         is_audited(&daemon, &["call refused", "Rate"])
             && is_audited(&daemon, &["invocation refused", "invocations_per_second"])
@@ -215,7 +240,7 @@ fn as_many_invocations_run_as_a_peer_may_have() {
     assert_eq!(other.call(&0).unwrap().wait().unwrap(), 0);
     let long = one.call(&3000).unwrap();
     while daemon.metric("ifuncd_in_flight{peer=\"own\"}") == 0.0 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     let refused = other.call(&0).unwrap().wait();
     let Err(Error::Rejected {
@@ -229,4 +254,41 @@ fn as_many_invocations_run_as_a_peer_may_have() {
     assert!(detail.contains("may have 1 invocation in flight"), "{detail}");
     assert_eq!(long.wait().unwrap(), 3000);
     assert_eq!(other.call(&0).unwrap().wait().unwrap(), 0);
+}
+
+#[test]
+fn invocations_run_for_as_long_as_a_peer_may() {
+    for level in ["contained", "process"] {
+        let quotas = "capabilities = [\"time\"]\nunsigned = true\n[peer.quotas]\nrun-time = \"60ms\"\nrun-time-per-second = \"40ms\"\n";
+        let daemon = Daemon::start(level, &own(quotas));
+        let source = daemon.connect();
+        let spin = handle::<d_spin>(&source, "d_spin");
+        let began = Instant::now();
+        let overdue = spin.call(&10_000).unwrap().wait();
+        let Err(Error::Failed {
+            why: Failure::Deadline,
+            detail,
+            ..
+        }) = overdue
+        else {
+            panic!("{overdue:?}")
+        };
+        assert!(format!("{detail:?}").contains("longer than 60ms"), "{detail:?}");
+        // Long before the limit of all peers.
+        assert!(began.elapsed() < Duration::from_secs(5));
+        // It has used what it may use in a second, and more.
+        let refused = spin.call(&0).unwrap().wait();
+        let Err(Error::Rejected {
+            why: Rejection::Quota,
+            detail,
+            ..
+        }) = refused
+        else {
+            panic!("{refused:?}")
+        };
+        assert!(
+            detail.contains("the peer `own` may run for 40ms in each second"),
+            "{detail}"
+        );
+    }
 }

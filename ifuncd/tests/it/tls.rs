@@ -6,6 +6,7 @@ use ifuncd_interfaces::NodeError;
 use ifuncd_tests_ifuncs::{d_get, d_put, d_time};
 
 use super::capabilities::error;
+use super::refusals::assert_audited;
 use super::running::{Daemon, TIMEOUT, handle};
 
 #[test]
@@ -56,4 +57,5 @@ fn each_key_has_its_own_rights_and_data() {
     let eve = connect(eve).map(drop).unwrap_err();
     assert!(eve.to_string().contains("key"), "{eve}");
     daemon.wait_for_log("refused");
+    assert_audited(&daemon, "connection", 1.0);
 }

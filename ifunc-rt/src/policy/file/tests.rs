@@ -51,6 +51,8 @@ fn everything_can_be_said() {
         in-flight = 6
         installs-per-second = 7
         invocations-per-second = 8
+        run-time = "9ms"
+        run-time-per-second = "10ms"
         [faults]
         level = "contained"
         max-run-time = "20ms"
@@ -84,6 +86,8 @@ fn everything_can_be_said() {
         in_flight: 6,
         installs_per_second: 7,
         invocations_per_second: 8,
+        run_time: Duration::from_millis(9),
+        run_time_per_second: Duration::from_millis(10),
     };
     let grant = Grant::new().imports(["kv_get", "log_*"]).pure();
     // SAFETY: no target uses it.

@@ -73,11 +73,13 @@ impl Request {
         let _ = send(socket, &self.encode(), SEND);
     }
 
-    /// Receives it.
+    /// Receives it. `CONNRESET`: the source has closed the socket.
     pub(super) fn receive(socket: impl AsFd) -> SystemResult<Result<Self, HelloError>> {
         let mut buffer = [0; LONGEST];
-        let (len, _) = recv(socket, &mut buffer, RecvFlags::DONTWAIT)?;
-        Ok(Self::decode(&buffer[..len]))
+        match recv(socket, &mut buffer, RecvFlags::DONTWAIT)? {
+            (0, _) => Err(Errno::CONNRESET),
+            (len, _) => Ok(Self::decode(&buffer[..len])),
+        }
     }
 }
 

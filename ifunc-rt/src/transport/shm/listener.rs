@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ifunc_abi::hello::{Hello, HelloError};
+use ifunc_abi::hello::Hello;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::geteuid;
@@ -107,6 +107,20 @@ fn check_user(peer: u32, own: u32, connect: &Connect) -> Result<(), String> {
     ))
 }
 
+/// Refuses a connection, and logs that. `is_busy`: it may be taken a moment later.
+fn turn_away(socket: &Watch, peer: &Peer, is_busy: bool, why: &str) {
+    let (uid, pid) = (peer.uid, peer.pid);
+    limited!(
+        warn,
+        refused = "connection",
+        uid,
+        pid,
+        why,
+        "refused a connection"
+    );
+    refuse(socket, is_busy, why);
+}
+
 impl Acceptor {
     /// An acceptor of the sources that connect to `socket`.
     pub(in super::super) fn new(
@@ -194,29 +208,27 @@ impl Acceptor {
         let Ok(peer) = peer_of(&socket) else { return };
         let (socket, uid) = (Watch::new(&self.watcher, socket), peer.uid.unwrap_or_default());
         let mut state = self.state();
-        let (is_busy, why) = if let Err(why) = check_user(uid, geteuid().as_raw(), &self.config.connect.get())
-        {
+        if let Err(why) = check_user(uid, geteuid().as_raw(), &self.config.connect.get()) {
             limited!(
                 warn,
+                refused = "connection",
                 uid,
                 pid = peer.pid,
                 "refused a connection: the policy does not admit its user"
             );
-            (false, why)
-        } else if state.half_open.len() >= MOST_HALF_OPEN {
-            (
-                true,
-                "too many connections are being made at this moment".to_owned(),
-            )
+            return refuse(&socket, false, &why);
+        }
+        let why = if state.half_open.len() >= MOST_HALF_OPEN {
+            "too many connections are being made at this moment".to_owned()
         } else if let Err(error) = socket.watch(EventFlags::IN | EventFlags::RDHUP, self.as_watched()) {
-            (true, format!("it cannot watch the connection ({error})"))
+            format!("it cannot watch the connection ({error})")
         } else {
             socket.call_in(HANDSHAKE_TIMEOUT);
             // The watcher calls back on this thread, after the insertion.
             state.half_open.insert(socket.token(), (socket, peer));
             return;
         };
-        refuse(&socket, is_busy, &why);
+        turn_away(&socket, &peer, true, &why);
     }
 
     /// Whether the calling process is a forked child of the one that listens.
@@ -244,11 +256,11 @@ impl Acceptor {
                 self.establish(socket, peer, request);
                 return None;
             }
-            Ok(Err(error @ HelloError::Version(_))) => (false, error.to_string()),
-            // The peer closed the socket, or sent something else.
-            Ok(Err(_)) | Err(_) => return None,
+            Ok(Err(error)) => (false, error.to_string()),
+            // The peer closed the socket.
+            Err(_) => return None,
         };
-        refuse(&socket, is_busy, &why);
+        turn_away(&socket, &peer, is_busy, &why);
         None
     }
 
@@ -257,19 +269,13 @@ impl Acceptor {
         // Another user could keep sources of this user waiting: see `ready`.
         let is_shown = peer.uid == Some(geteuid().as_raw());
         let Some(slot) = self.wakeups.allocate(is_shown) else {
-            let most = self.wakeups.slots.most;
-            limited!(
-                warn,
-                most,
-                "refused a connection: the target has as many as `max_connections` of its builder admits"
-            );
-            return refuse(&socket, true, &no_more_than(most));
+            return turn_away(&socket, &peer, true, &no_more_than(self.wakeups.slots.most));
         };
         let (segment, memory) = match Segment::create(self.layout) {
             Ok(made) => made,
             Err(error) => {
                 let why = format!("it has no memory for the connection ({error})");
-                return refuse(&socket, true, &why);
+                return turn_away(&socket, &peer, true, &why);
             }
         };
         let hello = Hello {
@@ -301,7 +307,7 @@ impl Acceptor {
                 self.waiting.fetch_add(1, Ordering::Release);
                 self.wakeups.wake();
             }
-            Err(error) => limited!(warn, %error, "a connection could not be made"),
+            Err(error) => limited!(warn, refused = "connection", %error, "a connection could not be made"),
         }
     }
 }
@@ -327,8 +333,9 @@ impl Watched for Acceptor {
                 let _ = listening.watch(EventFlags::IN, self.as_watched());
             }
             _ => {
-                if let Some((socket, _)) = self.state().half_open.remove(&token) {
-                    refuse(&socket, true, "no hello arrived in time");
+                let overdue = self.state().half_open.remove(&token);
+                if let Some((socket, peer)) = overdue {
+                    turn_away(&socket, &peer, true, "no hello arrived in time");
                 }
             }
         }

@@ -105,7 +105,7 @@ impl Acceptor {
         if let Err(end) = taken {
             if !matches!(end, End::Cut | End::Closed) {
                 let from = peer_address(socket.as_fd()).ok();
-                limited!(warn, ?from, why = ?end, "closed a connection whose handshake failed");
+                limited!(warn, refused = "connection", ?from, why = ?end, "closed a connection whose handshake failed");
             }
             return None;
         }
@@ -136,27 +136,21 @@ impl Acceptor {
     ) -> Result<(Peer, Hello), (bool, String)> {
         let from = peer_address(greeted.socket.as_fd()).ok();
         let peer = admit(&self.config.connect.get(), &self.keys, proof, from).map_err(|why| (false, why))?;
-        let hello = match hello::parse(greeting::TAG, message) {
-            Ok(Message::Hello(hello, [])) => hello,
-            Err(error @ HelloError::Version(_)) => return Err((false, error.to_string())),
-            _ => return Err((false, HelloError::Form.to_string())),
-        };
-        if self.config.connect.is_closed() {
-            return Err((true, CLOSED.to_owned()));
-        }
-        if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING {
-            return Err((true, TOO_MANY_WAIT.into()));
-        }
         let most = self.config.max_connections;
-        if self.doorbell.connections.load(Ordering::Relaxed) >= most {
-            limited!(
-                warn,
-                most,
-                "refused a connection: the target has as many as `max_connections` of its builder admits"
-            );
-            return Err((true, no_more_than(most)));
-        }
-        Ok((peer, hello))
+        let (is_busy, why) = match hello::parse(greeting::TAG, message) {
+            Ok(Message::Hello(..)) if self.config.connect.is_closed() => (true, CLOSED.to_owned()),
+            Ok(Message::Hello(..)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
+                (true, TOO_MANY_WAIT.to_owned())
+            }
+            Ok(Message::Hello(..)) if self.doorbell.connections.load(Ordering::Relaxed) >= most => {
+                (true, no_more_than(most))
+            }
+            Ok(Message::Hello(hello, [])) => return Ok((peer, hello)),
+            Err(error @ HelloError::Version(_)) => (false, error.to_string()),
+            _ => (false, HelloError::Form.to_string()),
+        };
+        limited!(warn, refused = "connection", key = peer.key.map(tracing::field::display), ?from, %why, "refused a connection");
+        Err((is_busy, why))
     }
 
     /// Establishes a connection.
@@ -179,7 +173,7 @@ impl Acceptor {
                 self.waiting.fetch_add(1, Ordering::Release);
                 self.doorbell.wake();
             }
-            Err(error) => limited!(warn, %error, "a connection could not be made"),
+            Err(error) => limited!(warn, refused = "connection", %error, "a connection could not be made"),
         }
     }
 }
@@ -197,13 +191,13 @@ pub(super) fn admit(
     let Proof { key, chain } = proof;
     let mut name = connect.name_of_key(&key).map(str::to_owned);
     if connect.is_revoked(&key) {
-        limited!(warn, %key, name, ?from, "refused a connection: the policy revoked its key");
+        limited!(warn, refused = "connection", %key, name, ?from, "refused a connection: the policy revoked its key");
         return Err(format!("its policy revoked this process's key {key}"));
     }
     let mut certified = None;
     if !connect.admits_key(&key, keys) {
         let Some(chain) = chain else {
-            limited!(warn, %key, ?from, "refused a connection: the policy does not admit its key");
+            limited!(warn, refused = "connection", %key, ?from, "refused a connection: the policy does not admit its key");
             return Err(format!(
                 "its policy does not admit this process's key {key}; help: let the target's `Policy::connect_key` name it, or the peers of its keys (IFUNC_TLS_PEERS){}",
                 if connect.has_certificates() {
@@ -220,7 +214,7 @@ pub(super) fn admit(
             }
             Err(why) => {
                 let names = names_of(&chain[0]).join(" ");
-                limited!(warn, %key, names, ?from, %why, "refused a connection: the policy does not admit its certificate");
+                limited!(warn, refused = "connection", %key, names, ?from, %why, "refused a connection: the policy does not admit its certificate");
                 return Err(format!(
                     "its policy does not admit this process's certificate: {why}"
                 ));
@@ -228,7 +222,7 @@ pub(super) fn admit(
         }
     }
     if !connect.admits_address(from.map(|from| from.ip())) {
-        limited!(warn, %key, name, ?from, "refused a connection: the policy does not admit its address");
+        limited!(warn, refused = "connection", %key, name, ?from, "refused a connection: the policy does not admit its address");
         return Err(
             "its policy does not admit this host's address; help: `Policy::connect_from` on the target"
                 .into(),

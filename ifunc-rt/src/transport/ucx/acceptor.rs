@@ -44,7 +44,6 @@ impl Locked<'_> {
         }
         self.free_a_place();
         let refused = |doing: &str, why: &dyn std::fmt::Display| {
-            limited!(warn, %why, doing, "refused a connection");
             Err((
                 false,
                 format!(
@@ -83,6 +82,7 @@ impl Locked<'_> {
         {
             limited!(
                 warn,
+                refused = "connection",
                 most = MOST_HALF_OPEN,
                 "closed a connection before its handshake was over: too many are being made at this moment"
             );
@@ -121,6 +121,7 @@ impl Locked<'_> {
         if by_exchange {
             limited!(
                 warn,
+                refused = "connection",
                 "dropped a hello without the nonce that this target gives sources: a process reaches the port of its UCX worker"
             );
             return;
@@ -134,7 +135,7 @@ impl Locked<'_> {
             (Some(address), _) => match self.connect_to_worker(address) {
                 Ok(endpoint) => endpoint,
                 Err(status) => {
-                    limited!(warn, %status, "a source cannot be reached at the address that it says");
+                    limited!(warn, refused = "connection", %status, "a source cannot be reached at the address that it says");
                     return;
                 }
             },
@@ -150,7 +151,12 @@ impl Locked<'_> {
         }
         self.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));
         if let Err(why) = self.receive_hello(id, hello) {
-            tracing::debug!(why, "a peer that is not a source connected");
+            limited!(
+                warn,
+                refused = "connection",
+                why,
+                "a peer that is not a source connected"
+            );
             self.forget(id);
         }
     }
@@ -193,6 +199,7 @@ impl Locked<'_> {
                 // It may be another peer's. The source has its time.
                 limited!(
                     warn,
+                    refused = "connection",
                     "dropped a hello with another nonce than the source was given"
                 );
                 return Ok(());
@@ -242,8 +249,9 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Refuses a half-open connection; `busy`: at this moment.
+    /// Refuses a half-open connection, and logs that; `busy`: at this moment.
     pub(super) fn turn_away(&mut self, id: ConnectionId, mode: Mode, why: &str, busy: bool) {
+        limited!(warn, refused = "connection", why, "refused a connection");
         self.notify_peer(id, Notice::Refused, 0, &refusal(mode.tag(), busy, why));
         // The peer closes it when it has read that; until then it is half open, and a second hello is malformed.
         self.state.set_stage(id, Stage::TurnedAway);
@@ -269,19 +277,9 @@ impl Acceptor {
         let live = live.filter(|c| is_taken(&c.stage) && c.gone.is_none() && !c.closed);
         if !state.has_place_to_close() {
             // Each took a descriptor or more, and UCX is not done with it.
-            limited!(
-                warn,
-                most = MOST_CLOSING,
-                "refused a connection: too many are being closed at this moment"
-            );
             return Some(TOO_MANY_CLOSE.to_owned());
         }
         if live.count() >= self.most {
-            limited!(
-                warn,
-                most = self.most,
-                "refused a connection: the target has as many as `max_connections` of its builder admits"
-            );
             return Some(no_more_than(self.most));
         }
         (self.waiting.len() >= MOST_WAITING).then(|| TOO_MANY_WAIT.to_owned())

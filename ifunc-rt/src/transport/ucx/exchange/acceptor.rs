@@ -93,7 +93,13 @@ impl Acceptor {
             Err(None) => {}
             Err(Some(why)) => {
                 let from = peer_address(socket.as_fd()).ok();
-                limited!(warn, ?from, why, "closed a connection that is no source's");
+                limited!(
+                    warn,
+                    refused = "connection",
+                    ?from,
+                    why,
+                    "closed a connection that is no source's"
+                );
             }
         }
         None
@@ -140,13 +146,19 @@ impl Acceptor {
                 None => return,
             },
             (_, Some(_)) => {
-                limited!(warn, ?from, "refused a connection: the source proves no key");
+                limited!(
+                    warn,
+                    refused = "connection",
+                    ?from,
+                    "refused a connection: the source proves no key"
+                );
                 (None, Err(NO_KEY.to_owned()))
             }
             (_, None) if connect.admits_address(from.map(|from| from.ip())) => (None, Ok(None)),
             (_, None) => {
                 limited!(
                     warn,
+                    refused = "connection",
                     ?from,
                     "refused a connection: the policy does not admit its address"
                 );
@@ -159,7 +171,10 @@ impl Acceptor {
         };
         let mut mode = self.mode;
         let asked = known.map_err(|why| (false, why)).and_then(|known| {
-            let address = worker_of(&mut mode, incoming.message())?;
+            let address = worker_of(&mut mode, incoming.message());
+            let address = address.inspect_err(|(_, why)| {
+                limited!(warn, refused = "connection", ?from, why, "refused a connection");
+            })?;
             Ok((known, address))
         });
         match asked {
@@ -187,7 +202,11 @@ impl Acceptor {
         let introduced = locked.introduce(known, address);
         let (id, nonce, own) = match introduced {
             Ok(introduced) => introduced,
-            Err(refused) => return self.refuse(&socket, self.mode, refused, answer),
+            Err(refused) => {
+                let (from, why) = (peer_address(socket.as_fd()).ok(), &refused.1);
+                limited!(warn, refused = "connection", ?from, why, "refused a connection");
+                return self.refuse(&socket, self.mode, refused, answer);
+            }
         };
         let own = own.to_bytes();
         let message = Exchange::Worker {

@@ -151,7 +151,6 @@ impl Locked<'_> {
                 self.notify_peer(id, Notice::Welcome, 0, &message);
             }
             Err(error) => {
-                limited!(warn, %error, "refused a connection: there is no memory for its ring");
                 let ::ucx::Error { doing, status } = error;
                 let why = format!("it has no memory for a ring: {doing}: {status}");
                 self.turn_away(id, Mode::Puts, &why, true);
@@ -172,7 +171,11 @@ impl Locked<'_> {
             acceptor.waiting.push_back(id);
             self.state.set_deadline(id, None);
         } else {
-            limited!(warn, "closed a connection: too many wait already");
+            limited!(
+                warn,
+                refused = "connection",
+                "closed a connection: too many wait already"
+            );
             self.end(id, LinkError::Closed);
         }
         Ok(())
