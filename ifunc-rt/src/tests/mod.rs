@@ -47,6 +47,8 @@ mod refused;
 mod refused_everywhere;
 mod reports;
 mod running;
+#[cfg(not(loom))]
+mod sent_on;
 mod sent_together;
 mod serving;
 mod sessions;

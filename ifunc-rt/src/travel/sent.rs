@@ -27,7 +27,7 @@ impl Terms {
 }
 
 /// An entry of an installed image that an invocation sends.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct SentEntry {
     /// Without companions.
     pub(crate) library: Arc<Library>,
