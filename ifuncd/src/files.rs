@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use ifuncd_interfaces::{Files, NodeError};
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
 use crate::capability::Capability;
@@ -57,13 +57,13 @@ impl Folder {
         let mut root = self.root.as_fd();
         if !folder.is_empty() {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            below = openat2(root, folder, flags, Mode::empty(), BENEATH).map_err(error_of)?;
+            below = open_beneath(root, folder, flags, Mode::empty()).map_err(error_of)?;
             root = below.as_fd();
         }
         let path = if path.is_empty() { "." } else { path };
         // The kernel gives up when something else is renamed meanwhile.
         for _ in 0..16 {
-            match openat2(root, path, flags, mode, BENEATH) {
+            match open_beneath(root, path, flags, mode) {
                 Err(Errno::AGAIN) => {}
                 opened => return opened.map_err(error_of),
             }
@@ -78,6 +78,38 @@ impl Folder {
             FileType::RegularFile => Ok(File::from(file)),
             _ => Err(NodeError::NotFound),
         }
+    }
+}
+
+/// Opens what is at a path below a folder.
+fn open_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    match openat2(root, path, flags, mode, BENEATH) {
+        Err(Errno::NOSYS) => open_by_steps(root, path, flags, mode),
+        opened => opened,
+    }
+}
+
+/// The same where the kernel, or what runs the daemon, has no `openat2`: one folder after the other. It follows no links and takes no `..`.
+fn open_by_steps(root: BorrowedFd<'_>, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    if path.starts_with('/') {
+        return Err(Errno::XDEV);
+    }
+    let mut names = path
+        .split('/')
+        .filter(|name| !matches!(*name, "" | "."))
+        .peekable();
+    let mut folder: Option<OwnedFd> = None;
+    loop {
+        let at = folder.as_ref().map_or(root, AsFd::as_fd);
+        let name = names.next().unwrap_or(".");
+        if name == ".." {
+            return Err(Errno::XDEV);
+        }
+        if names.peek().is_none() {
+            return openat(at, name, flags | OFlags::NOFOLLOW, mode);
+        }
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        folder = Some(openat(at, name, step, Mode::empty())?);
     }
 }
 
@@ -214,5 +246,46 @@ impl Files for Node {
         let file = file.map_err(|error| noted(&caller, path, error))?;
         caller.moved(bytes.len());
         file.write_all_at(bytes, offset).map_err(|error| failed(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_lead_where_the_kernel_leads_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(path("root/sub")).unwrap();
+        std::fs::write(path("root/sub/file"), "inside").unwrap();
+        std::fs::write(path("outside"), "outside").unwrap();
+        for (link, to) in [("root/up", "../outside"), ("root/out", "..")] {
+            std::os::unix::fs::symlink(to, path(link)).unwrap();
+        }
+        let root = rustix::fs::open(path("root"), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let open = |path: &str| {
+            let (root, read) = (root.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC);
+            let opened = [open_beneath, open_by_steps].map(|open| open(root, path, read, Mode::empty()));
+            opened.map(|opened| opened.and_then(|file| Ok(fstat(file)?.st_ino)))
+        };
+        for inside in ["sub/file", "./sub//file", "sub", ".", "sub/."] {
+            let [by_kernel, by_steps] = open(inside);
+            assert!(by_kernel.is_ok() && by_kernel == by_steps, "{inside}");
+        }
+        let absolute = path("outside");
+        let absolute = absolute.to_str().unwrap();
+        for outside in [
+            "up",
+            "out/outside",
+            "../outside",
+            "sub/../../outside",
+            absolute,
+            "none",
+            "sub/file/x",
+        ] {
+            let [by_kernel, by_steps] = open(outside);
+            assert!(by_kernel.is_err() && by_steps.is_err(), "{outside}");
+        }
     }
 }

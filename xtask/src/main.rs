@@ -19,6 +19,7 @@ mod fuzz;
 mod help;
 mod hostile;
 mod hosts;
+mod ifuncd;
 mod install;
 mod installed;
 mod instructions;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
-    aarch64, bench, build_time, capi, corpus, debian, examples, faults, fuzz, hostile, installed,
+    aarch64, bench, build_time, capi, corpus, debian, examples, faults, fuzz, hostile, ifuncd, installed,
     instructions, launcher, lint, loom, mutants, new_projects, package, predecessors, programs, readme,
     simulate, soak, two_hosts, ucx_bindings, variants,
 };
@@ -88,6 +88,7 @@ const PARTS: &[Part] = &[
     nightly("fuzz", fuzz::quick),
     nightly("mutants", mutants::tests),
     nightly("hostile", hostile::full),
+    nightly("ifuncd", ifuncd::load),
     nightly("package", package::run),
     both("new-projects", new_projects::run).beside(),
     both("readme", readme::here),

@@ -1,6 +1,7 @@
 //! `cargo xtask aarch64`: ifuncs between machines of two architectures. AArch64's programs run under QEMU.
 
 mod chain;
+mod daemon;
 mod emulated;
 mod tools;
 
@@ -89,6 +90,7 @@ fn run(steps: &mut Steps, only: &str) {
             &|| chain::run(transport, &environment),
         );
     }
+    step("an ifuncd on AArch64", &|| daemon::run(&environment));
     step("the corpus, sent to AArch64", &|| corpus(&environment));
 }
 
