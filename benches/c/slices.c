@@ -2,7 +2,7 @@
    the number of rounds. Rounds differ, so that none can be left out. */
 #include <ifunc.h>
 
-enum { LENGTH = 4096, LANES = 16, ROUNDS = 8 };
+enum { LENGTH = 2048, LANES = 32, ROUNDS = 8 };
 static float left[LENGTH], right[LENGTH];
 
 IFUNC_PAYLOAD_BOUND(popcount);

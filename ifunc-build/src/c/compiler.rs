@@ -35,13 +35,13 @@ const HEADER: &str = include_str!("../../include/ifunc.h");
 /// What the compilers of AArch64 add to [`FLAGS`]. Functions that choose between two kinds of atomic instructions would be set up by a
 /// constructor. GCC probes for a guard of 64 KiB otherwise.
 const FLAGS_OF_AARCH64: [&str; 1] = ["-mno-outline-atomics"];
+const FLAGS_OF_GCC_FOR_AARCH64: [&str; 1] = ["--param=stack-clash-protection-guard-size=12"];
 /// Older Clang for AArch64 does not probe. A frame of this size, which writes at its top, does not step over the guard of a target's stack
 /// (64 KiB); larger ones are refused, except those whose size is known at run time.
 const FLAGS_OF_CLANG_THAT_DOES_NOT_PROBE: [&str; 2] =
     ["-Wframe-larger-than=61440", "-Werror=frame-larger-than"];
 /// The first version of Clang that probes on AArch64.
 const CLANG_PROBES_SINCE: u32 = 18;
-const FLAGS_OF_GCC_FOR_AARCH64: [&str; 1] = ["--param=stack-clash-protection-guard-size=12"];
 
 /// The C compiler: the one of the options, of the environment, or `cc`; of several for a triple, see [`choice`].
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use crate::slots::{Sample, Slot};
 /// Timeout of an invocation.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a vector in `c/slices.c`.
-pub(crate) const KERNEL_BYTES: usize = 16 << 10;
+pub(crate) const KERNEL_BYTES: usize = 8 << 10;
 /// Rounds after which they repeat.
 const ROUNDS: u64 = 8;
 
