@@ -280,7 +280,12 @@ fn each_request_is_processed_counted_and_answered() {
     let arrived = Event::ImageBytes(image.len());
     let log = ["install E at 5, 3 entries, scheme 0, 0 bytes of a signature, 3 of an image"];
     let detail = b"the image has 1 entry, its frame states 3";
-    let counted = [Event::Frame, arrived, Event::ReplyBytes(detail.len())];
+    let counted = [
+        Event::Frame,
+        arrived,
+        Event::Refused(Rejection::BadImage),
+        Event::ReplyBytes(detail.len()),
+    ];
     let bad = rejected(Rejection::BadImage);
     step(
         request(Kind::Install, 5, 15),
