@@ -4,8 +4,8 @@
 //! daemon, which refuses calls of its interfaces and requests at the address of its metrics. Both limit what they log. The lines that these limits
 //! leave out are events of the target [`SUPPRESSED_EVENTS`], which this log enables, so that it is given every refusal once.
 //!
-//! It has a limit of its own, for each kind of refusal: what was refused, of which source, and why. After a [burst](BURST) of lines, the kind has one line in each
-//! [interval](INTERVAL): that of its latest refusal, and `suppressed` counts those before it that have no line. So a line stands for itself and
+//! It has a limit of its own, for each kind of refusal: what was refused, of which source, and why. After a hundred lines, the kind has one line per
+//! second: that of its latest refusal, and `suppressed` counts those before it that have no line. So a line stands for itself and
 //! for as many refusals as its `suppressed` says, and the sum is exact once [`AuditLog::flush`] was called.
 
 use std::collections::{BTreeMap, HashMap};
@@ -122,7 +122,7 @@ impl AuditLog {
         let _ = self.0.data.set(Arc::clone(data));
     }
 
-    /// Writes a line for refusals that have none. An [interval](INTERVAL) is over.
+    /// Writes a line for refusals that have none. A second is over.
     pub fn flush(&self) {
         self.state().flush();
     }

@@ -8,7 +8,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The target of the `tracing` events (`DEBUG`) that are the log lines which a limit left out: with the fields of those lines. An audit log
+/// The target of the `tracing` events (`DEBUG`) that are the log lines which a limit left out, with the fields of those lines, and refusals of
+/// invocations that have no line because that of their image says why. An audit log
 /// that enables it misses no refusal: each is one event, here or as a line, whose field `refused` says what was refused.
 pub const SUPPRESSED: &str = "ifunc_rt::suppressed";
 

@@ -86,6 +86,11 @@ impl Limited {
         (limited.authority.is_some() || limited.allowance.is_some()).then_some(limited)
     }
 
+    /// The name of the key that signed, for logs.
+    pub(crate) fn signer(&self) -> Option<&str> {
+        self.authority.as_ref()?.signer()
+    }
+
     fn meters(&self) -> impl Iterator<Item = &Arc<Meter>> {
         let of_authority = self.authority.iter().map(|authority| &authority.meter);
         of_authority.chain(self.allowance.iter().map(Allowance::meter))

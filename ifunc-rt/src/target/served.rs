@@ -1,5 +1,6 @@
 //! The host of every connection: the protocol calls it to install images and to run invocations.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,7 +26,7 @@ use super::companions;
 use super::unfinished::Held;
 use super::visits::TakenVisit;
 use crate::observe::{
-    About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, limited, run_observed,
+    About, HandleCounters, HandleMetrics, IfuncKey, Pages, SUPPRESSED, SourceMetrics, limited, run_observed,
 };
 use crate::policy::{Allowance, Authority, Limited, Meter, Readmission, Rules, SourceInfo};
 use crate::transport::{Link, Peer};
@@ -57,6 +58,8 @@ pub(super) struct State {
     pub(super) ending: Option<Refusal>,
     /// The generation of the policy that was last applied.
     pub(super) reviewed: u64,
+    /// A line of the log says that the invocation is refused whose end is reported next.
+    has_logged: Cell<bool>,
     /// Its limit of answers, if that is less than the target's.
     _answers: Option<TakenBySource>,
     /// Whether every payload is copied, because the source could change it and is not trusted to leave it unchanged.
@@ -129,6 +132,7 @@ impl State {
             ),
             ending: None,
             reviewed: host.policy.generation(),
+            has_logged: Cell::new(false),
             _answers: None,
             copies_payloads: host.copy_payloads || is_other_user && shares_bodies,
             has_private_answers: host.copy_payloads || is_other_user,
@@ -210,19 +214,29 @@ impl State {
         is_overdue
     }
 
-    /// Logs that an invocation was refused.
+    /// Logs that a quota refuses an invocation, before its end is reported.
+    #[cold]
+    pub(super) fn refuse(&self, counted: &Counted, signer: Option<&str>, refusal: &Refusal) {
+        let (reason, detail) = (refusal.reason, &refusal.detail);
+        let (source, ifunc) = (self.source.connection, &*counted.entry.name);
+        limited!(warn, [parent: &self.span] refused = "invocation", source, ifunc, signer, %reason, %detail, "invocation refused");
+        self.has_logged.set(true);
+    }
+
+    /// An invocation was refused. Unless a line says so, it has none: that of its image says why.
     #[cold]
     pub(super) fn refused(&self, reason: Rejection, detail: &[u8]) {
-        let source = self.source.connection;
-        limited!(
-            warn,
-            [parent: &self.span]
-            refused = "invocation",
-            source,
-            %reason,
-            detail = %String::from_utf8_lossy(detail),
-            "invocation refused"
-        );
+        if !self.has_logged.take() {
+            tracing::debug!(
+                target: SUPPRESSED,
+                parent: &self.span,
+                refused = "invocation",
+                source = self.source.connection,
+                %reason,
+                detail = %String::from_utf8_lossy(detail),
+                "invocation refused"
+            );
+        }
     }
 
     /// Logs that an invocation failed at a limit of the policy: that of its answer, or of its stack.
@@ -598,6 +612,11 @@ impl State {
                     // The handle counts the payload.
                     Status::Failed(why) => counts.failed.add(why, 1),
                     Status::Rejected(why) => {
+                        // A source is told the limit, and refuses itself what exceeds it.
+                        if why == Rejection::TooLarge && payload > self.meter.quotas().payload_bytes {
+                            limited!(warn, [parent: &self.span] refused = "invocation", source = self.source.connection, payload, reason = %why, "invocation refused");
+                            self.has_logged.set(true);
+                        }
                         counts.rejected.add(why, 1);
                         counts.bytes_in += payload as u64;
                     }
@@ -694,7 +713,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let Some(limited) = counted.limited() else {
             return self.run_suited(counted, invocation, answer);
         };
-        let (run_time, _running) = limited.begin(invocation.payload.len())?;
+        let begun = limited.begin(invocation.payload.len());
+        let (run_time, _running) =
+            begun.inspect_err(|refusal| self.state.refuse(counted, limited.signer(), refusal))?;
         let max = limited.max_answer();
         let answer = answer.map(|answer| {
             let len = answer.len().min(max);

@@ -39,7 +39,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         reply_to: &ReplyTo,
         answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
-        if let Err(refusal) = self.admits_visit(head) {
+        if let Err(refusal) = self.admits_visit(head, counted) {
             return self
                 .reject_visit(head, reply_to, refusal.into())
                 .map_or(Ok(None), Err);
@@ -54,15 +54,16 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     }
 
     /// Whether the source may have another invocation in flight. Nodes of the group are not asked.
-    fn admits_visit(&self, head: &TravelHead) -> Result<(), Refusal> {
+    fn admits_visit(&self, head: &TravelHead, counted: &Counted) -> Result<(), Refusal> {
         let (state, travels) = (&*self.state, &self.host.travels);
         if state.node_of(head).is_some() {
             return Ok(());
         }
         let connection = state.source.connection;
-        state
+        let admitted = state
             .meter
-            .admits_call(|count| travels.with(|node| node.has_calls(connection, count)))
+            .admits_call(|count| travels.with(|node| node.has_calls(connection, count)));
+        admitted.inspect_err(|refusal| state.refuse(counted, None, refusal))
     }
 
     /// Runs an invocation, and ends it.
@@ -95,7 +96,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let refused = outcome.as_ref().err().and_then(|failed| refused(failed));
         let ended = travels.with(|node| node.end(visit, outcome, now()));
         let ended = ended_here(ended, answered);
-        self.log_elsewhere(refused, ended.is_err());
+        self.report_elsewhere(refused, ended.is_err());
         match (ended, long) {
             (Ok(Some(_)), Some(answer)) => Err(Box::new(Failed::answered(answer))),
             (ended, _) => ended,
@@ -116,12 +117,12 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             .travels
             .with(|node| node.reject(arrival, head, failed, now()));
         let failed = ended_here(ended, 0).err();
-        self.log_elsewhere(refused, failed.is_some());
+        self.report_elsewhere(refused, failed.is_some());
         failed
     }
 
-    /// Logs a refusal which another node is told. One that the peer receives over this link is logged when it is sent.
-    fn log_elsewhere(&self, refused: Option<(Rejection, Vec<u8>)>, is_sent_here: bool) {
+    /// Reports a refusal which another node is told. One that the peer receives over this link is reported when it is sent.
+    fn report_elsewhere(&self, refused: Option<(Rejection, Vec<u8>)>, is_sent_here: bool) {
         if let Some((reason, detail)) = refused.filter(|_| !is_sent_here) {
             self.state.refused(reason, &detail);
         }

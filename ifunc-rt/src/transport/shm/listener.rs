@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ifunc_abi::hello::Hello;
+use ifunc_abi::hello::{Hello, HelloError};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::geteuid;
@@ -109,6 +109,11 @@ fn check_user(peer: u32, own: u32, connect: &Connect) -> Result<(), String> {
 
 /// Refuses a connection, and logs that. `is_busy`: it may be taken a moment later.
 fn turn_away(socket: &Watch, peer: &Peer, is_busy: bool, why: &str) {
+    log_refusal(peer, why);
+    refuse(socket, is_busy, why);
+}
+
+fn log_refusal(peer: &Peer, why: &str) {
     let (uid, pid) = (peer.uid, peer.pid);
     limited!(
         warn,
@@ -118,7 +123,6 @@ fn turn_away(socket: &Watch, peer: &Peer, is_busy: bool, why: &str) {
         why,
         "refused a connection"
     );
-    refuse(socket, is_busy, why);
 }
 
 impl Acceptor {
@@ -256,7 +260,12 @@ impl Acceptor {
                 self.establish(socket, peer, request);
                 return None;
             }
-            Ok(Err(error)) => (false, error.to_string()),
+            Ok(Err(error @ HelloError::Version(_))) => (false, error.to_string()),
+            // It is no source, and is not answered.
+            Ok(Err(error)) => {
+                log_refusal(&peer, &error.to_string());
+                return None;
+            }
             // The peer closed the socket.
             Err(_) => return None,
         };
