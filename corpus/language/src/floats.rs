@@ -37,8 +37,9 @@ pub fn float_arithmetic(input: &[u8], world: &mut World) -> Vec<u8> {
         out.put(a / b);
         out.put(a % b);
         out.put((a as f32) % (b as f32));
-        out.put(a.max(b));
-        out.put((a as f32).min(b as f32));
+        // Of two zeros, either is the larger one: their signs are no part of the result.
+        out.put(a.max(b) + 0.0);
+        out.put((a as f32).min(b as f32) + 0.0);
         out.put(a.clamp(-2.0, 2.0));
         out.put(a.abs());
         out.put(a.copysign(b));
