@@ -27,11 +27,13 @@ struct Source {
     files: Vec<PathBuf>,
     flags: Vec<String>,
     features: Vec<String>,
+    /// Why its results are others on each architecture, if they are.
+    differs: Option<String>,
 }
 
 impl Source {
     /// Parses the comments at the beginning: `/* features: a; b */`, `/* with: FILES */`, `/* cflags: FLAGS
-    /// */`.
+    /// */`, `/* differs: WHY */`.
     fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)?;
         let name = path
@@ -44,6 +46,7 @@ impl Source {
             files: vec![path.into()],
             flags: Vec::new(),
             features: Vec::new(),
+            differs: None,
         };
         for line in text.lines() {
             let Some((key, values)) = line
@@ -54,6 +57,7 @@ impl Source {
             };
             match key {
                 "features" => source.features = values.split("; ").map(Into::into).collect(),
+                "differs" => source.differs = Some(values.into()),
                 "cflags" => source.flags = values.split(' ').map(Into::into).collect(),
                 "with" => source
                     .files
@@ -89,6 +93,10 @@ impl Source {
         if !setting.usual {
             flags.push("-fno-plt".into());
         }
+        if places.other.is_some() {
+            // Where there is an instruction for it, compilers multiply and add without rounding between, unless they must not.
+            flags.push("-ffp-contract=off".into());
+        }
         flags.push(format!("-I{}", places.root.join("corpus/c").display()));
         flags.extend(self.flags.iter().cloned());
         flags
@@ -105,7 +113,15 @@ pub(crate) fn run(
     remote: &mut Remote,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let sources = Source::all(places)?;
+    let mut sources = Source::all(places)?;
+    if places.other.is_some() {
+        sources.retain(|source| {
+            if let Some(why) = &source.differs {
+                println!("{} is not compared across architectures: {why}", source.name);
+            }
+            source.differs.is_none()
+        });
+    }
     let settings = Setting::c();
     for (number, setting) in settings.iter().enumerate() {
         let Some(all) = extent.takes_all(number, settings.len()) else {
