@@ -402,14 +402,17 @@ impl<B> Server<B> {
         run.started = before + started as u32;
         self.batch.run = Some(run).filter(|run| run.left() > 0);
         quantum.charge_entries(started as u32, len);
-        self.replies.gather_run(tx, token, end.executed)?;
+        let gathered = self.replies.gather_run(tx, token, end.executed);
         let Some(failed) = end.failed else {
+            gathered?;
             if started < count {
                 quantum.exhaust();
             }
             return Ok(());
         };
+        // It has failed, even if the peer is gone.
         report_failed(&failed, host, len);
+        gathered?;
         let token = match token {
             0 => 0,
             first => first + end.executed as u64,

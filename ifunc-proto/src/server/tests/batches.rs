@@ -7,6 +7,7 @@ use zerocopy::IntoBytes as _;
 
 use super::{EXECUTED, FAILED, completed, failed, install, install_a, rejected, served};
 use crate::host::{Event, Refusal, ReplyTo};
+use crate::link::LinkError;
 use crate::testing::Recorder;
 
 /// A run of a batch.
@@ -155,4 +156,29 @@ fn a_host_that_takes_invocations_ends_a_poll_with_each_and_answers_them_later() 
         (Header::new(Kind::Completions, 0, 0), gathered),
     ];
     assert_eq!(sent, expected);
+}
+
+#[test]
+fn what_failed_is_counted_though_the_link_broke() {
+    // The message for answers is full at an answer before a failure, or at a failure.
+    for len in (1..200).step_by(8) {
+        let (mut served, mut link, mut host) = served(None, usize::MAX);
+        install_a(&mut served, &mut link, &mut host);
+        let filling = vec![b'.'; len];
+        let single = [run(2, 1, &[&filling])];
+        let pairs = (0..40).map(|pair| run(2, 10 + 2 * pair, &[b"well", b"fail"]));
+        link.arrive(
+            Header::new(Kind::Batch, 0, 0),
+            &single.into_iter().chain(pairs).collect::<Vec<_>>().concat(),
+        );
+        link.tx.error = Some(LinkError::Malformed("the peer wrote over its counters"));
+        while served.poll(&mut link, &mut host).is_ok() {}
+        let (log, events) = host.take_log();
+        let failed = log.iter().filter(|line| line.contains("fail"));
+        let counted = events
+            .iter()
+            .filter(|event| matches!(event, Event::Failed { .. }));
+        assert!(failed.clone().count() > 0);
+        assert_eq!(failed.count(), counted.count(), "{log:?} {events:?}");
+    }
 }
