@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::served::Event;
 use super::{Daemon, flush};
 use crate::notify::tell;
 
@@ -25,14 +26,16 @@ impl Daemon {
         for target in &self.targets {
             target.stop.stop();
         }
-        let mut running = 0;
-        for target in self.targets {
-            while !target.thread.is_finished() && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(5));
-            }
-            match target.thread.is_finished() {
-                true => drop(target.thread.join()),
-                false => running += 1,
+        let mut running = self.targets.len();
+        while running > 0 {
+            match self
+                .events
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(Event::Ended(..)) => running -= 1,
+                // It stops already.
+                Ok(Event::Signal(_)) => {}
+                Err(_) => break,
             }
         }
         flush(&self.data);

@@ -19,7 +19,6 @@ pub(super) struct Served {
     pub(super) policy: PolicyHandle,
     pub(super) stats: StatsHandle,
     pub(super) stop: StopHandle,
-    pub(super) thread: thread::JoinHandle<()>,
 }
 
 /// What the thread of the daemon waits for.
@@ -87,27 +86,24 @@ pub(super) unsafe fn listen(
         target.stop_handle(),
     );
     let (threads, serving) = (config.listen.threads, Arc::clone(&node));
-    let thread = {
-        let mut end = End {
-            events: events.clone(),
-            address: address.clone(),
-            served: None,
-        };
-        let serve = move || {
-            let served = target.serve_shared(&*serving, threads);
-            // The sources learn of the end before the daemon does.
-            drop(target);
-            end.is(served);
-        };
-        let started = thread::Builder::new().name("ifuncd-serve".into()).spawn(serve);
-        started.map_err(os("start a thread that serves"))?
+    let mut end = End {
+        events: events.clone(),
+        address: address.clone(),
+        served: None,
     };
+    let serve = move || {
+        let served = target.serve_shared(&*serving, threads);
+        // The sources learn of the end before the daemon does.
+        drop(target);
+        end.is(served);
+    };
+    let started = thread::Builder::new().name("ifuncd-serve".into()).spawn(serve);
+    started.map_err(os("start a thread that serves"))?;
     Ok(Served {
         address,
         node,
         policy,
         stats,
         stop,
-        thread,
     })
 }
