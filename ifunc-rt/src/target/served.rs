@@ -355,12 +355,16 @@ impl Counted {
     }
 
     /// Runs each invocation on these terms.
-    pub(super) fn on_terms(self, terms: Option<Arc<Terms>>) -> Self {
-        let mut counted = Self { terms, ..self };
-        if counted.limited().is_some() {
-            counted.suits = LIMITED;
+    pub(super) fn on_terms(mut self, terms: Option<Arc<Terms>>) -> Self {
+        self.set_terms(terms);
+        self
+    }
+
+    fn set_terms(&mut self, terms: Option<Arc<Terms>>) {
+        self.terms = terms;
+        if self.limited().is_some() {
+            self.suits = LIMITED;
         }
-        counted
     }
 
     /// On what terms an invocation runs.
@@ -376,10 +380,7 @@ impl Counted {
     /// Counts each invocation against the quotas of this authority from now on, if it limits them, and against those of the allowance.
     fn limit_by(&mut self, authority: &Arc<Authority>, allowance: Option<&Allowance>) {
         let companions = self.terms.as_ref().and_then(|terms| terms.companions.clone());
-        self.terms = Terms::new(Limited::new(authority, allowance), companions);
-        if self.limited().is_some() {
-            self.suits = LIMITED;
-        }
+        self.set_terms(Terms::new(Limited::new(authority, allowance), companions));
     }
 }
 

@@ -83,7 +83,12 @@ impl Check<'_> {
             ("listen.max-connections", &table.max_connections),
         ] {
             if let Some(number) = number.as_ref().filter(|number| *number.get_ref() == 0) {
-                self.wrong(key, number.span(), "0 serves nobody", "write at least 1");
+                self.wrong(
+                    key,
+                    number.span(),
+                    "with 0 the daemon serves no source",
+                    "write at least 1",
+                );
             }
         }
         let drain = table.drain.map(|drain| {

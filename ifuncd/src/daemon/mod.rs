@@ -217,7 +217,7 @@ fn flush(data: &Data) {
     }
 }
 
-/// A line for whoever started the daemon: tests, and `cargo ifunc run`.
+/// Prints a line for the program that started the daemon, such as `cargo ifunc run`.
 fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
