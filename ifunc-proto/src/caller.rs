@@ -629,6 +629,9 @@ impl<I: Image + Clone, U> Caller<I, U> {
             },
             false => None,
         };
+        if self.calls.untaken() > 0 {
+            tx.may_wait();
+        }
         let issued = self.calls.issue();
         let header = Header::new(Kind::Exec, handle, issued.token);
         let sequence = tx.commit_reserved(reserved, header, len);

@@ -498,6 +498,13 @@ impl<U> Calls<U> {
         }
     }
 
+    /// Calls that ended and were not taken.
+    #[inline]
+    #[must_use]
+    pub fn untaken(&self) -> usize {
+        self.in_use - self.in_flight as usize
+    }
+
     /// Whether a call that may be sent again invokes this handle.
     #[cold]
     pub(crate) fn has_retry_of(&self, handle: u32) -> bool {

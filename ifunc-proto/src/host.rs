@@ -256,6 +256,22 @@ pub struct RunEnd {
     pub failed: Option<Box<Failed>>,
 }
 
+/// Reports an invocation that failed with a payload of `payload` bytes, and not one whose answer lies elsewhere. A driver calls this for an
+/// invocation that it took and cannot [answer](crate::Connection::answer), because the link has ended.
+pub fn report_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
+    if failed.answer.is_some() {
+        return;
+    }
+    host.observe(Event::Failed {
+        status: failed.status,
+        payload,
+        detail: failed.detail.len(),
+    });
+    if let Status::Rejected(reason) = failed.status {
+        host.refused(reason, &failed.detail);
+    }
+}
+
 /// Runs the entries of a run one by one.
 pub fn run_each<H: Host + ?Sized, B: Body>(
     host: &mut H,
@@ -323,6 +339,12 @@ impl ReplyTo {
     #[must_use]
     pub fn longest_answer(&self) -> usize {
         self.longest
+    }
+
+    /// Length of the payload.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.payload
     }
 
     /// The token of the call, unique among the calls of its connection that are under way; 0: the peer wants no answer.

@@ -66,6 +66,10 @@ pub trait Outbound {
     /// Frames that are committed before [`flush`](Self::flush) follow each other at once. The transport may send them together.
     fn hold(&mut self) {}
 
+    /// The frame that is committed next may wait a little for those after it, until the next poll at the latest: the application has
+    /// answers that it has not taken, and is likely to take them, and to send more, before it polls.
+    fn may_wait(&mut self) {}
+
     /// Sends what was held.
     fn flush(&mut self) {}
 
@@ -234,6 +238,7 @@ mod tests {
     fn a_transport_that_cannot_tell_decides_nothing() {
         let link = &mut Least([0; 8]);
         link.hold();
+        link.may_wait();
         link.flush();
         assert!(link.is_unconsumed(1), "it may be lost");
         assert!(!link.is_empty(), "`peek` tells");

@@ -11,7 +11,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::assembly::Assembly;
 use crate::closed::Closed;
 use crate::gathered::MAX_ANSWERS;
-use crate::host::{Event, Failed, Host, Invocation, Payload, Refusal, ReplyTo, Run};
+use crate::host::{Event, Failed, Host, Invocation, Payload, Refusal, ReplyTo, Run, report_failed};
 use crate::link::{Body, Frame, Outbound};
 use crate::order::{MAX_TOGETHER, Order, Quantum};
 use crate::replies::{Answer, Destination, Replies};
@@ -94,21 +94,6 @@ impl From<Box<Failed>> for Unanswered {
 impl From<Box<Closed>> for Unanswered {
     fn from(closed: Box<Closed>) -> Self {
         Self::Closed(closed)
-    }
-}
-
-/// Reports an invocation that failed, and not one whose answer lies elsewhere.
-pub(crate) fn report_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
-    if failed.answer.is_some() {
-        return;
-    }
-    host.observe(Event::Failed {
-        status: failed.status,
-        payload,
-        detail: failed.detail.len(),
-    });
-    if let Status::Rejected(reason) = failed.status {
-        host.refused(reason, &failed.detail);
     }
 }
 

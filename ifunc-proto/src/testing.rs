@@ -26,6 +26,8 @@ pub(crate) struct Wire {
     pub(crate) reserved: Vec<(usize, usize)>,
     /// The frames up to this number were consumed.
     pub(crate) consumed: u32,
+    /// How often the next frame was said to be one that may wait.
+    pub(crate) may_wait: usize,
     memory: AlignedBuffer,
 }
 
@@ -38,6 +40,7 @@ impl Wire {
             frames: Vec::new(),
             reserved: Vec::new(),
             consumed: 0,
+            may_wait: 0,
             memory: AlignedBuffer::default(),
         }
     }
@@ -76,6 +79,10 @@ impl Outbound for Wire {
         let body = self.memory.as_slice()[..len].to_vec();
         self.frames.push((header, body));
         self.frames.len() as u32
+    }
+
+    fn may_wait(&mut self) {
+        self.may_wait += 1;
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {

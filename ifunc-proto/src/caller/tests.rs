@@ -277,6 +277,32 @@ fn payloads_join_a_run_as_far_as_they_are_like_it() {
     assert_eq!(append_run(&mut source, (handle, false), &[(16, 8, 16)]), [0]);
 }
 
+/// While a call has ended and was not taken, the application is about to take it.
+#[test]
+fn a_call_may_wait_while_there_are_answers_to_take() {
+    let (mut source, mut link, handle) = installed(Code::new(b'a', 8));
+    let mut say = |source: &mut Source, submission, expected: usize| {
+        let token = submit(source, &mut link, submission).unwrap();
+        assert_eq!(std::mem::take(&mut link.tx.may_wait), expected);
+        token
+    };
+    let tokens = [(); 2].map(|()| say(&mut source, call(handle, 8), 0));
+    let end = |source: &mut Source, token| source.caller.calls.end_small(token, Status::Executed, &b"x"[..]);
+    for token in tokens {
+        end(&mut source, token);
+    }
+    say(&mut source, call(handle, 8), 1);
+    say(&mut source, send(handle, 8), 0);
+    for token in tokens {
+        let third = say(&mut source, call(handle, 8), 1);
+        // Its answer arrives when no one wants it.
+        source.caller.calls.abandon(third, true);
+        end(&mut source, third);
+        assert!(source.caller.calls.take(token).is_some());
+    }
+    say(&mut source, call(handle, 8), 0);
+}
+
 #[test]
 fn a_batch_goes_over_the_next_link_without_what_its_peer_does_not_accept() {
     let (mut source, mut link, handle) = installed(Code::new(b'a', 100));

@@ -9,10 +9,10 @@ use ifunc_abi::status::Status;
 use super::{Connection, TOO_FAR_AHEAD};
 use crate::caller::Image;
 use crate::closed::Closed;
-use crate::host::{Event, Failed, Host, ReplyTo};
+use crate::host::{Event, Failed, Host, ReplyTo, report_failed};
 use crate::link::{Body, Frame, Inbound, Link, Outbound};
 use crate::order::{Order, Price, Quantum, Turn};
-use crate::server::{Progress, Server, Unanswered, report_failed};
+use crate::server::{Progress, Server, Unanswered};
 
 /// How much a poll processed.
 #[derive(Clone, Copy)]

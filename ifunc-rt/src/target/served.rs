@@ -594,7 +594,7 @@ impl ProtocolHost for Counts<'_> {
 }
 
 impl State {
-    fn observe(&self, event: Event) {
+    pub(super) fn observe(&self, event: Event) {
         let (metrics, link) = (&self.metrics, &self.metrics.link);
         match event {
             Event::Frame => link.other_frames.add(1),

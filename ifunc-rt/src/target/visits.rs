@@ -5,7 +5,7 @@ use ifunc_abi::travel::TravelHead;
 use ifunc_exec::services::now;
 use ifunc_proto::ANSWER_ROOM;
 use ifunc_proto::buffer::AlignedBuffer;
-use ifunc_proto::host::{Failed, Invocation, Refusal, ReplyTo};
+use ifunc_proto::host::{Event, Failed, Invocation, Refusal, ReplyTo};
 use ifunc_proto::link::Body;
 use ifunc_proto::node::{Arrival, Ended};
 
@@ -74,7 +74,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         mut answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
-        let travels = &self.host.travels;
+        let (travels, size) = (&self.host.travels, invocation.payload.len());
         let (visit, outcome) = services::during(travels, visit, counted.terms(), || {
             self.run(counted, invocation, answer.as_deref_mut())
         });
@@ -96,7 +96,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let refused = outcome.as_ref().err().and_then(|failed| refused(failed));
         let ended = travels.with(|node| node.end(visit, outcome, now()));
         let ended = ended_here(ended, answered);
-        self.report_elsewhere(refused, ended.is_err());
+        self.report_elsewhere(refused, size, ended.is_err());
         match (ended, long) {
             (Ok(Some(_)), Some(answer)) => Err(Box::new(Failed::answered(answer))),
             (ended, _) => ended,
@@ -117,14 +117,21 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             .travels
             .with(|node| node.reject(arrival, head, failed, now()));
         let failed = ended_here(ended, 0).err();
-        self.report_elsewhere(refused, failed.is_some());
+        self.report_elsewhere(refused, reply_to.payload_len(), failed.is_some());
         failed
     }
 
-    /// Reports a refusal which another node is told. One that the peer receives over this link is reported when it is sent.
-    fn report_elsewhere(&self, refused: Option<(Rejection, Vec<u8>)>, is_sent_here: bool) {
+    /// Counts and reports a refusal which the peer does not receive over this link: another node is told, or the report of a scope says so.
+    /// One that it receives is counted and reported when it is sent.
+    fn report_elsewhere(&self, refused: Option<(Rejection, Vec<u8>)>, payload: usize, is_sent_here: bool) {
         if let Some((reason, detail)) = refused.filter(|_| !is_sent_here) {
-            self.state.refused(reason, &detail);
+            let (status, state) = (Status::Rejected(reason), &*self.state);
+            state.observe(Event::Failed {
+                status,
+                payload,
+                detail: 0,
+            });
+            state.refused(reason, &detail);
         }
     }
 

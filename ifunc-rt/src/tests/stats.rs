@@ -156,6 +156,22 @@ fn every_frame_is_counted_once() {
     });
 }
 
+/// The source learns of it by the report of the scope, and not by an answer.
+#[test]
+fn what_is_refused_in_a_scope_is_counted() {
+    let address = unique("loopback");
+    let target = Running::start(&address, accepting());
+    let source = source(&address);
+    let lacks = source.load_bytes(&lacking().encode().unwrap()).unwrap();
+    let finished = source.finish(|scope| (0..3).try_for_each(|_| scope.send(&lacks, b"four")));
+    let finished = finished.unwrap();
+    assert_eq!((finished.executed, finished.failed), (0, 3));
+    let total = ask(&source).total;
+    assert_eq!((total.rejected.total(), total.failed.total()), (3, 0));
+    drop((lacks, source));
+    target.finish();
+}
+
 #[test]
 fn evicted_images_and_many_refused_ones_are_remembered_up_to_a_limit() {
     let address = unique("loopback");

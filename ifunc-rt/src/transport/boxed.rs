@@ -39,6 +39,10 @@ impl Outbound for Box<dyn Tx> {
         (**self).hold();
     }
 
+    fn may_wait(&mut self) {
+        (**self).may_wait();
+    }
+
     fn flush(&mut self) {
         (**self).flush();
     }
@@ -136,6 +140,10 @@ mod tests {
             self.called("hold".into());
         }
 
+        fn may_wait(&mut self) {
+            self.called("may_wait".into());
+        }
+
         fn flush(&mut self) {
             self.called("flush".into());
         }
@@ -204,6 +212,7 @@ mod tests {
             assert_eq!(Outbound::reserve(&mut tx, 3, 4).unwrap().unwrap(), [9; 8]);
             assert_eq!(Outbound::commit(&mut tx, Header::new(Kind::Exec, 1, 21), 6), 33);
             Outbound::hold(&mut tx);
+            Outbound::may_wait(&mut tx);
             Outbound::flush(&mut tx);
             assert_eq!(Outbound::is_unconsumed(&mut tx, 8), answer);
             let frame = Inbound::peek(&mut rx).unwrap().unwrap();
@@ -216,6 +225,7 @@ mod tests {
                 "reserve 3 4",
                 "commit 21 6",
                 "hold",
+                "may_wait",
                 "flush",
                 "is_unconsumed 8",
                 "peek",

@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 
 use ifunc_abi::hello::Hello;
 use ifunc_exec::services::now;
-use ifunc_proto::host::{Failed, Host, Refusal, ReplyTo};
+use ifunc_proto::host::{Failed, Host, Refusal, ReplyTo, report_failed};
 use ifunc_proto::link::{Inbound as _, Outbound as _};
 use ifunc_proto::{Closed, ServerConfig};
 
@@ -230,11 +230,16 @@ impl Connection {
         reply_to: &ReplyTo,
         outcome: Result<&[u8], Box<Failed>>,
     ) {
-        if self.protocol.caller.generation() != link {
-            return;
-        }
-        if let Some(link) = &mut self.link {
-            with_link!(link, link => self.protocol.answer(link, host, reply_to, outcome));
+        match &mut self.link {
+            Some(now) if self.protocol.caller.generation() == link => {
+                with_link!(now, link => self.protocol.answer(link, host, reply_to, outcome));
+            }
+            // The link has ended, and the failure counts all the same.
+            _ => {
+                if let Err(failed) = outcome {
+                    report_failed(&failed, host, reply_to.payload_len());
+                }
+            }
         }
         self.report();
     }

@@ -7,6 +7,7 @@ use ::ucx::{EndpointId, Rendezvous, Status};
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
 use super::events::{Data, Event, Header};
+use super::gather::Next;
 use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::packet::{Packet, Purpose};
@@ -332,7 +333,7 @@ impl Locked<'_> {
             }
             let head = Head::notice(Notice::Credit, 0, 0, incoming.publish());
             let joins = connection.joins();
-            if self.gathers(id, &head, &[], joins, false) {
+            if self.gathers(id, &head, &[], joins, Next::Unknown) {
                 return;
             }
         }

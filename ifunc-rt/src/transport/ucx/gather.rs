@@ -10,9 +10,15 @@
 //!
 //! Everything else that uses the worker sends it first: each progress, a longer frame or a notice to the same peer, a close.
 //!
-//! Short frames are gathered outside of polls, too: those of one call of the application's that has several, and those to a peer whose last
-//! message UCX has not sent, because the peer takes no more at this moment. These go when UCX has sent it; until then they could not go
-//! either.
+//! Short frames are gathered outside of polls, too:
+//!
+//! * Those of one call of the application's that has several.
+//! * Calls of a source whose application has answers that it has not taken: when it has taken one and sends the next call, it is likely to take
+//!   the others, and to send more. The call after the last answer is sent with those before it, and so they are when the application
+//!   polls, as it does when it waits. While a thread sleeps that receives for the source, none waits. The same [`HOLD`] and the same
+//!   sweeper bound the wait where the application does something else.
+//! * Those to a peer whose last message UCX has not sent, because the peer takes no more at this moment. These go when UCX has sent it;
+//!   until then they could not go either.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,6 +56,28 @@ const IDLE_SWEEPS: u32 = 50;
 thread_local! {
     /// Frames that this thread has sent in messages that were open for others.
     pub(crate) static GATHERED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// What follows a frame, as far as its sender knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Next {
+    #[default]
+    Unknown,
+    /// The application takes answers that it has, and is likely to send more.
+    Answers,
+    /// Other frames, at once.
+    Frames,
+}
+
+impl Next {
+    /// What follows this frame, which is the only one that waits for answers to be taken.
+    pub(super) fn take(&mut self) -> Self {
+        let next = *self;
+        if next == Self::Answers {
+            *self = Self::Unknown;
+        }
+        next
+    }
 }
 
 /// A message that is open for more frames.
@@ -251,9 +279,9 @@ impl Locked<'_> {
         head: &Head,
         body: &[u8],
         joins: bool,
-        others_follow: bool,
+        next: Next,
     ) -> bool {
-        if !(joins || others_follow || self.is_gathering()) {
+        if !(joins || next != Next::Unknown || self.is_gathering()) {
             // Nearly always.
             return false;
         }
@@ -261,7 +289,12 @@ impl Locked<'_> {
             // The application may progress its worker and call nothing of ours, which would send what was gathered.
             return false;
         }
-        let holds = self.holds() || others_follow && self.is_swept();
+        let holds = self.holds()
+            || match next {
+                Next::Unknown => false,
+                Next::Frames => self.is_swept(),
+                Next::Answers => self.waits_for_answers(),
+            };
         if !holds && !joins || !self.gather(id, head, body) {
             return false;
         }
@@ -287,6 +320,24 @@ impl Locked<'_> {
             self.send_gathered();
         }
         holds
+    }
+
+    /// Whether what the application sends while it has answers to take waits for what it sends after them. It does not while a thread
+    /// sleeps that would send it.
+    fn waits_for_answers(&mut self) -> bool {
+        if self.state.is_armed {
+            return false;
+        }
+        let (now, gather) = (Instant::now(), &mut self.state.gather);
+        if gather.is_empty() {
+            gather.begin(now);
+        }
+        gather.may_hold(now) && self.is_swept()
+    }
+
+    /// Whether something is gathered that the next progress sends.
+    pub(super) fn has_gathered(&self) -> bool {
+        !self.state.gather.open.is_empty()
     }
 
     /// Adds a frame to the peer's open message. `false`: it is sent by itself.

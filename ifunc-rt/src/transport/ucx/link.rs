@@ -12,6 +12,7 @@ use super::attached::Attached;
 use super::credits::{UnderWay, units};
 use super::engine::{Engine, Locked};
 use super::events::Data;
+use super::gather::Next;
 use super::header::{Head, ONE_PIECE};
 use super::packet::Packet;
 use super::put;
@@ -57,7 +58,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 outbox: Outbox::new(&handle, Packet::LEAST, Sender::KEPT),
                 window: *out,
                 under_way: connection.under_way,
-                holds: false,
+                next: Next::default(),
                 handle: Arc::clone(&handle),
             };
             let receiver = Receiver {
@@ -234,8 +235,8 @@ struct Sender {
     /// now.
     window: SendWindow,
     under_way: UnderWay,
-    /// Other frames follow at once.
-    holds: bool,
+    /// What follows the next frame.
+    next: Next,
 }
 
 impl Sender {
@@ -308,7 +309,8 @@ impl Outbound for Sender {
             to: connection.peer,
         };
         let id = self.handle.id;
-        let back = match locked.gathers(id, &head, packet.body(len), joins, self.holds) {
+        let next = self.next.take();
+        let back = match locked.gathers(id, &head, packet.body(len), joins, next) {
             true => Some(packet),
             false => {
                 let packet = self.outbox.shrink(&mut locked, packet, len, reserved);
@@ -316,7 +318,9 @@ impl Outbound for Sender {
             }
         };
         let all_out = all_out && back.is_some();
-        self.handle.signs.sent.store(all_out, Ordering::Relaxed);
+        // The next poll sends one that waits, and so does not pass.
+        let waits = next == Next::Answers && locked.has_gathered();
+        self.handle.signs.sent.store(all_out && !waits, Ordering::Relaxed);
         self.handle.engine.polling.sent(all_out);
         if let Some(packet) = back {
             self.outbox.give_back(&mut locked, packet);
@@ -325,11 +329,17 @@ impl Outbound for Sender {
     }
 
     fn hold(&mut self) {
-        self.holds = true;
+        self.next = Next::Frames;
+    }
+
+    fn may_wait(&mut self) {
+        if self.next == Next::Unknown {
+            self.next = Next::Answers;
+        }
     }
 
     fn flush(&mut self) {
-        self.holds = false;
+        self.next = Next::Unknown;
         self.handle.engine.lock().send_unless_busy(self.handle.id);
     }
 

@@ -94,6 +94,8 @@ pub(super) struct State {
     pub(super) stuck: u32,
     /// Whether an endpoint was closed, and something has happened in every round of progress since.
     pub(super) is_settling: bool,
+    /// A thread sleeps on the worker, or is about to: nothing has progressed UCX since it was armed.
+    pub(super) is_armed: bool,
     last: u32,
     /// Makes random nonces: its keys are from the system's random numbers.
     nonces: RandomState,

@@ -7,6 +7,7 @@ use super::*;
 use crate::transport::ucx::credits::message_of;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::events::Event;
+use crate::transport::ucx::gather::Next;
 use crate::transport::ucx::header::Name;
 use crate::transport::ucx::packed;
 use crate::transport::ucx::packet::Purpose;
@@ -405,7 +406,7 @@ fn nothing_is_gathered_for_a_peer_that_is_not_known() {
     let mut locked = pair.served.engine.lock();
     let gathers = |locked: &mut Locked<'_>, id| {
         let head = super::peer::frame(1, 8);
-        locked.gathers(id, &head, &[0; 8], true, false)
+        locked.gathers(id, &head, &[0; 8], true, Next::Unknown)
     };
     assert!(gathers(&mut locked, pair.of_target));
     let mut named = open();
@@ -415,6 +416,44 @@ fn nothing_is_gathered_for_a_peer_that_is_not_known() {
     locked.forget(unreached);
     locked.state.connections.get_mut(&pair.of_target).unwrap().peer = Name::NONE;
     assert!(!gathers(&mut locked, pair.of_target));
+}
+
+/// A frame that may wait is sent with the next one that may not, by the next poll, and before a sleep.
+#[test]
+fn frames_that_may_wait_share_messages() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = with_unread(0);
+    let waiting = |pair: &mut Pair, n: u32| {
+        pair.target.tx().may_wait();
+        send(&mut pair.target, &content(n + 100, 8)).unwrap().unwrap();
+        gathered(pair, pair.of_target)
+    };
+    assert_eq!([0, 1, 2].map(|n| waiting(&mut pair, n)), [1, 2, 3]);
+    send(&mut pair.target, &content(103, 8)).unwrap().unwrap();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(0, 8), (1, 8), (2, 8), (3, 8)]);
+    // The first poll does not pass.
+    assert_eq!(waiting(&mut pair, 4), 1);
+    assert!(receive(&mut pair.target).unwrap().is_none());
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    expect(&mut pair, &[(4, 8)]);
+    // A thread that goes to sleep sends what waits, and while it sleeps nothing does.
+    assert_eq!(waiting(&mut pair, 5), 1);
+    pair.served.engine.lock().arm();
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    assert_eq!(waiting(&mut pair, 6), 0);
+    pair.served.engine.lock().progress();
+    assert_eq!(waiting(&mut pair, 7), 1);
+    // What waits for nothing else goes after it.
+    pair.target.tx().hold();
+    pair.target.tx().may_wait();
+    send(&mut pair.target, &content(108, 8)).unwrap().unwrap();
+    send(&mut pair.target, &content(109, 8)).unwrap().unwrap();
+    assert_eq!(gathered(&pair, pair.of_target), 3);
+    pair.target.tx().flush();
+    expect(&mut pair, &[(5, 8), (6, 8), (7, 8), (8, 8), (9, 8)]);
 }
 
 #[test]
