@@ -1,4 +1,5 @@
 /* features: complex numbers */
+/* differs: libgcc divides complex numbers, by fused multiply-add on AArch64 */
 #include "corpus.h"
 #include <complex.h>
 
