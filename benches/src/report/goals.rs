@@ -58,6 +58,7 @@ pub(crate) fn of(row: &Row) -> Option<Goal> {
         "host-call" => Some(Goal::AtMost(1.5)),
         "scale" => Some(Goal::AtMost(1.5)),
         "kv" => of_kv(row.peer_name.as_deref()?, &row.case),
+        "calls" => of_calls(row.peer_name.as_deref()?, &row.case),
         // The peer that is not named in the case aggregates by hand.
         "gups" | "gather" if row.case.ends_with(", aggregated") => Some(Goal::AtLeast(0.5)),
         // Over shared memory, a single message costs too little for a goal.
@@ -73,6 +74,15 @@ fn of_kv(peer: &str, case: &str) -> Option<Goal> {
     }
     let is_remote = peer.starts_with(kv::GRPC) || peer.starts_with(kv::REDIS);
     (is_remote && case.contains(", 1 client,")).then_some(Goal::AtLeast(10.0))
+}
+
+/// The goal beside UCX of calls with several in flight: over TCP, those that are ready together can share messages.
+fn of_calls(peer: &str, case: &str) -> Option<Goal> {
+    let (carrier, in_flight) = case.strip_suffix(" in flight")?.rsplit_once(", ")?;
+    let in_flight: u32 = in_flight.parse().ok()?;
+    let shares_messages = carrier.contains("TCP") && in_flight >= 16;
+    let goal = Goal::AtLeast(if shares_messages { 2.0 } else { 1.0 });
+    (peer.starts_with("UCX") && in_flight > 1).then_some(goal)
 }
 
 /// Compares a row with its goal; `None` without a goal or a value to compare with.
@@ -190,6 +200,23 @@ mod tests {
         assert_eq!(text(&row("rate-am", 4096, 5e6, 2e6)), "met");
         assert_eq!(text(&row("lat-ucx-sm", 8, 300.0, 250.0)), "missed by 10.0 ns");
         assert_eq!(text(&row("trust", 8, 300.0, 250.0)), "no goal");
+        let calls = |peer: &str, case: &str| {
+            let row = Row {
+                peer_name: Some(peer.into()),
+                case: case.into(),
+                ..row("calls", 8, 1.5e6, 1e6)
+            };
+            text(&row)
+        };
+        for (case, expected) in [
+            ("shm, 64 in flight", "met"),
+            ("ucx over TCP, 1 in flight", "no goal"),
+            ("ucx over TCP, 4 in flight", "met"),
+            ("ucx over TCP, 16 in flight", "missed by 25 %"),
+        ] {
+            assert_eq!(calls("UCX active messages, defaults", case), expected, "{case}");
+        }
+        assert_eq!(calls("tonic over TCP", "ucx over TCP, 16 in flight"), "no goal");
         let goals = [
             (200, "hashed"),
             (4096, "hashed"),
