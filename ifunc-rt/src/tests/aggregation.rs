@@ -340,3 +340,38 @@ fn frames_of_one_call_share_messages_over_ucx() {
     assert!(answers.eq(14..34));
     assert_eq!(gathered(), 30);
 }
+
+/// Calls that a source makes while it takes the answers of earlier ones.
+#[test]
+#[cfg(feature = "ucx")]
+fn calls_between_answers_share_messages_over_ucx() {
+    use crate::transport::ucx::GATHERED;
+
+    if !between_processes().contains(&"ucx") {
+        return;
+    }
+    let target = Running::start(&place("ucx"), roomy());
+    let source = source_with(target.address(), never());
+    let direct = add(&source);
+    assert_eq!(direct.call(&1).unwrap().wait().unwrap(), 1);
+    let before = GATHERED.get();
+    let gathered = || GATHERED.get() - before;
+    let mut first: Vec<_> = (0..20).map(|_| direct.call(&1).unwrap()).collect();
+    assert_eq!(first.pop().unwrap().wait().unwrap(), 21);
+    assert_eq!(gathered(), 0, "there were no answers to take");
+    // Answers come in order: those of the others are there.
+    let mut second = Vec::new();
+    for (call, expected) in first.into_iter().zip(2..) {
+        assert_eq!((call.wait().unwrap(), gathered()), (expected, 0));
+        second.push(direct.call(&1).unwrap());
+    }
+    assert_eq!(gathered(), 19, "the last one found no answer left");
+    // A thread that waits sends what waits.
+    assert_eq!(second.pop().unwrap().wait().unwrap(), 40);
+    let third = direct.call(&1).unwrap();
+    assert_eq!(gathered(), 19);
+    assert_eq!(third.wait().unwrap(), 41);
+    assert_eq!(gathered(), 20);
+    let rest: Vec<_> = second.into_iter().map(|call| call.wait().unwrap()).collect();
+    assert!(rest.into_iter().eq(22..40));
+}
