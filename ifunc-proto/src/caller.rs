@@ -172,6 +172,16 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
     #[inline(always)]
     pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
+        let (before, left) = (self.received, self.caller.calls.untaken());
+        let has_arrived = self.receive_frames(link, token);
+        if self.received != before {
+            self.caller.calls.received(left);
+        }
+        has_arrived
+    }
+
+    #[inline(always)]
+    fn receive_frames<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
         if self.server.is_some() || !self.is_linked {
             return false;
         }
@@ -629,7 +639,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             },
             false => None,
         };
-        if self.calls.untaken() > 0 {
+        if self.calls.are_being_taken() {
             tx.may_wait();
         }
         let issued = self.calls.issue();

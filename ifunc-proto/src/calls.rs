@@ -58,6 +58,8 @@ pub struct Calls<U> {
     in_use: usize,
     /// Calls that a completion may still arrive for.
     in_flight: u32,
+    /// How many had ended and were not taken, before the last answers were received.
+    left_before: usize,
     /// The last invocation that wants no completion and may not have been consumed: sequence number and handle.
     pub(crate) last_send: Option<(u32, u32)>,
     /// The driver's data of calls that ended since the driver last took it.
@@ -151,6 +153,7 @@ impl<U> Calls<U> {
             issued: 0,
             in_use: 0,
             in_flight: 0,
+            left_before: 0,
             last_send: None,
             ended: Vec::new(),
             partials: BTreeMap::new(),
@@ -503,6 +506,18 @@ impl<U> Calls<U> {
     #[must_use]
     pub fn untaken(&self) -> usize {
         self.in_use - self.in_flight as usize
+    }
+
+    /// Whether some of the answers that were received last were not taken. Those that were left before do not count.
+    #[inline]
+    pub(crate) fn are_being_taken(&self) -> bool {
+        self.untaken() > self.left_before
+    }
+
+    /// Answers were received. Before, so many had ended and were not taken.
+    #[inline]
+    pub(crate) fn received(&mut self, left_before: usize) {
+        self.left_before = left_before;
     }
 
     /// Whether a call that may be sent again invokes this handle.

@@ -277,30 +277,44 @@ fn payloads_join_a_run_as_far_as_they_are_like_it() {
     assert_eq!(append_run(&mut source, (handle, false), &[(16, 8, 16)]), [0]);
 }
 
-/// While a call has ended and was not taken, the application is about to take it.
+/// While some of the answers that arrived last were not taken, the application is about to take them.
 #[test]
-fn a_call_may_wait_while_there_are_answers_to_take() {
+fn a_call_may_wait_while_answers_are_taken() {
     let (mut source, mut link, handle) = installed(Code::new(b'a', 8));
-    let mut say = |source: &mut Source, submission, expected: usize| {
-        let token = submit(source, &mut link, submission).unwrap();
+    let say = |source: &mut Source, link: &mut Ends, submission, expected: usize| {
+        let token = submit(source, link, submission).unwrap();
         assert_eq!(std::mem::take(&mut link.tx.may_wait), expected);
         token
     };
-    let tokens = [(); 2].map(|()| say(&mut source, call(handle, 8), 0));
-    let end = |source: &mut Source, token| source.caller.calls.end_small(token, Status::Executed, &b"x"[..]);
+    let answer = |source: &mut Source, link: &mut Ends, tokens: &[u64]| {
+        for &token in tokens {
+            link.arrive(Header::new(Kind::Completion, Status::Executed.code(), token), b"x");
+        }
+        source.receive(link, 0);
+    };
+    let tokens = [(); 3].map(|()| say(&mut source, &mut link, call(handle, 8), 0));
+    answer(&mut source, &mut link, &tokens);
+    say(&mut source, &mut link, send(handle, 8), 0);
     for token in tokens {
-        end(&mut source, token);
-    }
-    say(&mut source, call(handle, 8), 1);
-    say(&mut source, send(handle, 8), 0);
-    for token in tokens {
-        let third = say(&mut source, call(handle, 8), 1);
-        // Its answer arrives when no one wants it.
-        source.caller.calls.abandon(third, true);
-        end(&mut source, third);
+        let other = say(&mut source, &mut link, call(handle, 8), 1);
+        // No one wants its answer.
+        source.caller.calls.abandon(other, true);
         assert!(source.caller.calls.take(token).is_some());
     }
-    say(&mut source, call(handle, 8), 0);
+    // One is left lying. When later ones have been taken, nothing may wait for it.
+    let left = say(&mut source, &mut link, call(handle, 8), 0);
+    answer(&mut source, &mut link, &[left]);
+    let next = [(); 2].map(|()| say(&mut source, &mut link, call(handle, 8), 1));
+    answer(&mut source, &mut link, &next);
+    for token in next {
+        say(&mut source, &mut link, call(handle, 8), 1);
+        assert!(source.caller.calls.take(token).is_some());
+    }
+    say(&mut source, &mut link, call(handle, 8), 0);
+    // A look in vain changes nothing.
+    source.receive(&mut link, 0);
+    say(&mut source, &mut link, call(handle, 8), 0);
+    assert!(source.caller.calls.take(left).is_some());
 }
 
 #[test]
