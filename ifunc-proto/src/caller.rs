@@ -172,16 +172,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
     #[inline(always)]
     pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
-        let (before, left) = (self.received, self.caller.calls.untaken());
-        let has_arrived = self.receive_frames(link, token);
-        if self.received != before {
-            self.caller.calls.received(left);
-        }
-        has_arrived
-    }
-
-    #[inline(always)]
-    fn receive_frames<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
         if self.server.is_some() || !self.is_linked {
             return false;
         }

@@ -514,10 +514,10 @@ impl<U> Calls<U> {
         self.untaken() > self.left_before
     }
 
-    /// Answers were received. Before, so many had ended and were not taken.
+    /// The driver has received so many answers: the other calls that [were not taken](Self::untaken) had been left before.
     #[inline]
-    pub(crate) fn received(&mut self, left_before: usize) {
-        self.left_before = left_before;
+    pub fn received(&mut self, answers: u64) {
+        self.left_before = self.untaken().saturating_sub(answers as usize);
     }
 
     /// Whether a call that may be sent again invokes this handle.

@@ -38,7 +38,7 @@ const PATHS: &[Path] = &[
         messages: 1,
         own: || 0.0,
         usual: 117.3,
-        first: 453.9,
+        first: 431.0,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
@@ -62,7 +62,7 @@ const PATHS: &[Path] = &[
         messages: 1,
         own: alone,
         usual: 984.0,
-        first: 1416.0,
+        first: 1407.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.
     Path {

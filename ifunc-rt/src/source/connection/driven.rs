@@ -19,7 +19,7 @@ impl Driven for Connection {
     }
 
     fn try_drain(&mut self) -> bool {
-        self.receive(0);
+        self.receive_all();
         self.close_due_batch();
         self.drive()
     }

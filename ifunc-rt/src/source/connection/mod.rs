@@ -387,7 +387,7 @@ impl Connection {
     /// Receives what has arrived, and lets waiters for credit go first. `false`: it is their turn.
     #[cold]
     fn prepare(&mut self, bytes: usize) -> bool {
-        self.receive(0);
+        self.receive_all();
         if self.signals.is_crowded || self.signals.is_raised() {
             // The driver learns the size of the submission, or wakes waiters after it.
             self.protocol.caller.set_attention();
@@ -439,7 +439,7 @@ impl Connection {
     pub(super) fn next_part(&mut self, token: u64, ungranted: &mut u32) -> Option<Part> {
         let mut partial = self.protocol.caller.calls.take_partial(token);
         if partial.is_none() {
-            self.receive(0);
+            self.receive_all();
             partial = self.protocol.caller.calls.take_partial(token);
         }
         let Some(partial) = partial else {
@@ -471,8 +471,8 @@ impl Connection {
         token
     }
 
-    /// Receives what has arrived, until the outcome of this request (0: of none), and sends what the request waits for. Nothing of that if the
-    /// outcome is there: over some transports a look for what has arrived is a system call.
+    /// The outcome of this request. If it is not there, receives what has arrived, until it arrives, and sends what the request waits for:
+    /// over some transports a look for what has arrived is a system call.
     pub(super) fn receive(&mut self, token: u64) -> Option<Outcome> {
         let calls = &mut self.protocol.caller.calls;
         if calls.untaken() > 0
@@ -480,6 +480,19 @@ impl Connection {
         {
             return Some(outcome);
         }
+        self.receive_until(token);
+        self.protocol.caller.calls.take(token)
+    }
+
+    /// Receives what has arrived.
+    #[inline(never)]
+    fn receive_all(&mut self) {
+        self.receive_until(0);
+    }
+
+    /// Receives what has arrived, until the outcome of this request (0: of none), and sends what the request waits for.
+    #[inline(always)]
+    fn receive_until(&mut self, token: u64) {
         if let Some(link) = &mut self.link {
             let has_arrived = with_link!(link, link => self.protocol.receive(link, token));
             // A call that has just ended has no use for whether the target lives. A thread that serves runs what arrived before.
@@ -491,8 +504,12 @@ impl Connection {
         if self.protocol.caller.needs_attention() {
             self.drive_for(token);
         }
-        self.signals.received = self.protocol.received();
-        self.protocol.caller.calls.take(token)
+        let received = self.protocol.received();
+        let answers = received - self.signals.received;
+        if answers > 0 {
+            self.signals.received = received;
+            self.protocol.caller.calls.received(answers);
+        }
     }
 
     /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). A target that closes
@@ -555,7 +572,7 @@ impl Connection {
 
     /// Sends the open batch. `false`: it waits for credit.
     pub(super) fn try_push(&mut self) -> bool {
-        self.receive(0);
+        self.receive_all();
         self.close_batch();
         self.protocol.caller.open_batch().is_none()
     }
