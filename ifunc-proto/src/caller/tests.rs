@@ -288,7 +288,10 @@ fn a_call_may_wait_while_answers_are_taken() {
     };
     let answer = |source: &mut Source, link: &mut Ends, tokens: &[u64]| {
         for &token in tokens {
-            link.arrive(Header::new(Kind::Completion, Status::Executed.code(), token), b"x");
+            link.arrive(
+                Header::new(Kind::Completion, Status::Executed.code(), token),
+                b"x",
+            );
         }
         source.receive(link, 0);
         source.caller.calls.received(tokens.len() as u64);

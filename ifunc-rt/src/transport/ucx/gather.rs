@@ -21,7 +21,7 @@
 //!   until then they could not go either.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -113,8 +113,6 @@ pub(super) struct Gather {
     opened: u64,
     /// `opened` at the last sweep.
     swept: u64,
-    /// Sweeps in succession in which nothing was gathered.
-    idle: u32,
     /// Sweeps are going on.
     is_swept: bool,
 }
@@ -156,18 +154,16 @@ impl Gather {
         may
     }
 
-    /// The verdict of a sweep.
-    fn sweep(&mut self) -> Sweep {
+    /// The verdict of a sweep. `is_last`: calls of the sweeper have found nothing gathered for long.
+    fn sweep(&mut self, is_last: bool) -> Sweep {
         let is_new = std::mem::replace(&mut self.swept, self.opened) != self.opened;
         if is_new {
-            self.idle = 0;
             return Sweep::GoesOn;
         }
         if !self.open.is_empty() {
             return Sweep::Overdue;
         }
-        self.idle += 1;
-        self.is_swept = self.idle < IDLE_SWEEPS;
+        self.is_swept = !is_last;
         match self.is_swept {
             true => Sweep::GoesOn,
             false => Sweep::Rests,
@@ -190,7 +186,7 @@ pub(super) struct Polling {
     /// The thread that polls; 0: none does.
     thread: AtomicUsize,
     /// Something is gathered. Written under the lock.
-    is_gathered: AtomicBool,
+    is_gathered: Arc<AtomicBool>,
     /// When the poll began, there were connections to be accepted.
     has_waiting: AtomicBool,
     /// The last frame was sent in a poll, and UCX has nothing under way after it.
@@ -456,7 +452,6 @@ impl Locked<'_> {
     fn is_swept(&mut self) -> bool {
         if !self.state.gather.is_swept {
             self.state.gather.is_swept = self.engine().sweeper().is_some_and(|sweeper| sweeper.begin());
-            self.state.gather.idle = 0;
         }
         self.state.gather.is_swept
     }
@@ -471,16 +466,18 @@ impl Engine {
     /// Made when it is needed first. `None`: the system refuses what it takes, and nothing is gathered.
     fn sweeper(&self) -> Option<&Sweeper> {
         let sweeper = &self.polling.sweeper;
-        sweeper.get_or_init(|| Sweeper::new(&self.own).ok()).as_deref()
+        let is_gathered = &self.polling.is_gathered;
+        let new = || Sweeper::new(&self.own, Arc::clone(is_gathered)).ok();
+        sweeper.get_or_init(new).as_deref()
     }
 
-    /// Sends what was gathered before the last sweep. `false`: no more sweeps.
-    fn sweep(&self) -> bool {
+    /// Sends what was gathered before the last sweep. `false`: no more sweeps, which may be if this is the last.
+    fn sweep(&self, is_last: bool) -> bool {
         // A thread that has the lock sends or progresses.
         let Some(mut locked) = self.try_lock() else {
             return true;
         };
-        let sweep = locked.state.gather.sweep();
+        let sweep = locked.state.gather.sweep(is_last);
         if sweep == Sweep::Overdue {
             locked.send_gathered();
         }
@@ -488,20 +485,28 @@ impl Engine {
     }
 }
 
-/// Sends what was gathered where an invocation takes long after it: on the process's watching thread.
+/// Sends what was gathered where an invocation takes long after it, or the application does something else: on the process's watching
+/// thread. It leaves an engine alone that has gathered nothing. One that ends while the thread uses it ends there, maybe after the process
+/// has begun to exit.
 struct Sweeper {
     engine: Weak<Engine>,
+    /// The engine's.
+    is_gathered: Arc<AtomicBool>,
+    /// Calls in succession in which nothing was gathered.
+    idle: AtomicU32,
     event_fd: EventFd,
     watch: Watch,
 }
 
 impl Sweeper {
-    fn new(engine: &Weak<Engine>) -> std::io::Result<Arc<Self>> {
+    fn new(engine: &Weak<Engine>, is_gathered: Arc<AtomicBool>) -> std::io::Result<Arc<Self>> {
         let watcher = Watcher::of_this_process()?;
         let event_fd = EventFd::new()?;
         let watch = Watch::new(&watcher, event_fd.as_fd().try_clone_to_owned()?);
         let sweeper = Arc::new(Self {
             engine: Weak::clone(engine),
+            is_gathered,
+            idle: AtomicU32::new(0),
             event_fd,
             watch,
         });
@@ -527,7 +532,14 @@ impl Watched for Sweeper {
     }
 
     fn due(self: Arc<Self>, _: Token) {
-        if Visited::of(&self.engine).is_some_and(|engine| engine.sweep()) {
+        let idle = match self.is_gathered.load(Ordering::Relaxed) {
+            true => 0,
+            false => self.idle.load(Ordering::Relaxed) + 1,
+        };
+        let is_last = idle >= IDLE_SWEEPS;
+        self.idle.store(if is_last { 0 } else { idle }, Ordering::Relaxed);
+        let is_visited = idle == 0 || is_last;
+        if !is_visited || Visited::of(&self.engine).is_some_and(|engine| engine.sweep(is_last)) {
             self.watch.call_in(SWEEP);
         }
     }
@@ -563,18 +575,16 @@ mod tests {
             gather.open.push(ConnectionId(1));
         };
         open(&mut gather);
-        assert_eq!(gather.sweep(), Sweep::GoesOn, "it has just been opened");
-        assert_eq!(gather.sweep(), Sweep::Overdue);
-        assert_eq!(gather.sweep(), Sweep::Overdue, "until it is sent");
+        assert_eq!(gather.sweep(true), Sweep::GoesOn, "it has just been opened");
+        assert_eq!(gather.sweep(false), Sweep::Overdue);
+        assert_eq!(gather.sweep(true), Sweep::Overdue, "until it is sent");
         gather.open.clear();
         open(&mut gather);
-        assert_eq!(gather.sweep(), Sweep::GoesOn, "another one");
+        assert_eq!(gather.sweep(true), Sweep::GoesOn, "another one");
         gather.open.clear();
-        for _ in 1..IDLE_SWEEPS {
-            assert_eq!(gather.sweep(), Sweep::GoesOn);
-            assert!(gather.is_swept);
-        }
-        assert_eq!(gather.sweep(), Sweep::Rests);
+        assert_eq!(gather.sweep(false), Sweep::GoesOn);
+        assert!(gather.is_swept);
+        assert_eq!(gather.sweep(true), Sweep::Rests);
         assert!(!gather.is_swept);
     }
 }
