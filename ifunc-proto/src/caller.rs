@@ -629,7 +629,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             },
             false => None,
         };
-        if self.calls.are_being_taken() {
+        if self.calls.has_new_untaken() {
             tx.may_wait();
         }
         let issued = self.calls.issue();

@@ -58,7 +58,7 @@ pub struct Calls<U> {
     in_use: usize,
     /// Calls that a completion may still arrive for.
     in_flight: u32,
-    /// How many had ended and were not taken, before the last answers were received.
+    /// Ended calls that were not taken, before the last answers were received.
     left_before: usize,
     /// The last invocation that wants no completion and may not have been consumed: sequence number and handle.
     pub(crate) last_send: Option<(u32, u32)>,
@@ -508,16 +508,16 @@ impl<U> Calls<U> {
         self.in_use - self.in_flight as usize
     }
 
-    /// Whether some of the answers that were received last were not taken. Those that were left before do not count.
+    /// Whether an answer that was received last was not taken. Older ones do not count: the caller may never take them.
     #[inline]
-    pub(crate) fn are_being_taken(&self) -> bool {
+    pub(crate) fn has_new_untaken(&self) -> bool {
         self.untaken() > self.left_before
     }
 
-    /// The driver has received so many answers: the other calls that [were not taken](Self::untaken) had been left before.
+    /// The driver has received answers. Before, so many calls had ended and [were not taken](Self::untaken).
     #[inline]
-    pub fn received(&mut self, answers: u64) {
-        self.left_before = self.untaken().saturating_sub(answers as usize);
+    pub fn note_received(&mut self, left_before: usize) {
+        self.left_before = left_before;
     }
 
     /// Whether a call that may be sent again invokes this handle.

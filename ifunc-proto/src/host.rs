@@ -256,8 +256,8 @@ pub struct RunEnd {
     pub failed: Option<Box<Failed>>,
 }
 
-/// Reports an invocation that failed with a payload of `payload` bytes, and not one whose answer lies elsewhere. A driver calls this for an
-/// invocation that it took and cannot [answer](crate::Connection::answer), because the link has ended.
+/// Reports to the host an invocation that failed with a payload of `payload` bytes; not one whose answer lies in `failed.answer`. A driver calls
+/// this for an invocation that it took and cannot [answer](crate::Connection::answer), because the link has ended.
 pub fn report_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
     if failed.answer.is_some() {
         return;

@@ -66,8 +66,9 @@ pub trait Outbound {
     /// Frames that are committed before [`flush`](Self::flush) follow each other at once. The transport may send them together.
     fn hold(&mut self) {}
 
-    /// The frame that is committed next may wait a little for those after it, until the next poll at the latest: the application has
-    /// answers that it has not taken, and is likely to take them, and to send more, before it polls.
+    /// The frame that is committed next may wait a little for those after it: the application has answers that arrived last and that it has
+    /// not taken, and is likely to take them, and to send more. A poll that looks for what has arrived sends it, and the transport bounds
+    /// the wait.
     fn may_wait(&mut self) {}
 
     /// Sends what was held.

@@ -24,8 +24,8 @@ use crate::driver::wake::Wakes as _;
 impl<E: Encoding> Handle<E> {
     /// Sends the payload and returns a [`Call`] to wait for.
     ///
-    /// Over UCX, a short call that is made while some of the answers that arrived last were not taken shares a message with the calls after
-    /// it: all are sent with the first call after the last of these answers, or when a thread waits, and otherwise after 2 to 4 ms.
+    /// Over UCX, a short call that is made while some of the answers that arrived last were not taken may share a message with later calls: it
+    /// is sent with the first call that is made after these are taken, when a thread waits, or otherwise, as a rule, within 4 ms.
     ///
     /// # Errors
     /// The reason why it was not sent, see [`Error`].

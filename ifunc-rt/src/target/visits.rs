@@ -121,8 +121,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         failed
     }
 
-    /// Counts and reports a refusal which the peer does not receive over this link: another node is told, or the report of a scope says so.
-    /// One that it receives is counted and reported when it is sent.
+    /// Counts and reports a refusal that is not sent over this link, and no bytes of it: another node is told, or a scope's report says so. One
+    /// that is sent is counted and reported then.
     fn report_elsewhere(&self, refused: Option<(Rejection, Vec<u8>)>, payload: usize, is_sent_here: bool) {
         if let Some((reason, detail)) = refused.filter(|_| !is_sent_here) {
             let (status, state) = (Status::Rejected(reason), &*self.state);

@@ -471,8 +471,8 @@ impl Connection {
         token
     }
 
-    /// The outcome of this request. If it is not there, receives what has arrived, until it arrives, and sends what the request waits for:
-    /// over some transports a look for what has arrived is a system call.
+    /// Takes the outcome of this request if it is there, without a poll, which is a system call over some transports. Otherwise receives what
+    /// has arrived, until the outcome or all of it, and sends what the request waits for.
     pub(super) fn receive(&mut self, token: u64) -> Option<Outcome> {
         let calls = &mut self.protocol.caller.calls;
         if calls.untaken() > 0
@@ -493,6 +493,7 @@ impl Connection {
     /// Receives what has arrived, until the outcome of this request (0: of none), and sends what the request waits for.
     #[inline(always)]
     fn receive_until(&mut self, token: u64) {
+        let (before, left) = (self.protocol.received(), self.protocol.caller.calls.untaken());
         if let Some(link) = &mut self.link {
             let has_arrived = with_link!(link, link => self.protocol.receive(link, token));
             // A call that has just ended has no use for whether the target lives. A thread that serves runs what arrived before.
@@ -501,15 +502,13 @@ impl Connection {
                 with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
             }
         }
+        if self.protocol.received() != before {
+            self.protocol.caller.calls.note_received(left);
+        }
         if self.protocol.caller.needs_attention() {
             self.drive_for(token);
         }
-        let received = self.protocol.received();
-        let answers = received - self.signals.received;
-        if answers > 0 {
-            self.signals.received = received;
-            self.protocol.caller.calls.received(answers);
-        }
+        self.signals.received = self.protocol.received();
     }
 
     /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). A target that closes

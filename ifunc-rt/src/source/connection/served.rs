@@ -152,7 +152,11 @@ impl Connection {
         let Some(link) = &mut self.link else {
             return Ok(0);
         };
+        let (before, left) = (self.protocol.received(), self.protocol.caller.calls.untaken());
         let polled = with_link!(link, link => self.protocol.poll(link, host));
+        if self.protocol.received() != before {
+            self.protocol.caller.calls.note_received(left);
+        }
         // Before what it took is forwarded: a node that finds this link dead then knows that it was taken, and waits for who has it now.
         // Over UCX that would cost a message for each.
         if self.member.is_some()

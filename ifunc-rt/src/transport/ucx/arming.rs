@@ -42,7 +42,6 @@ impl Locked<'_> {
         self.watch();
         self.send_gathered();
         let armed = self.try_arm();
-        self.state.is_armed = armed.is_ok();
         let Err(why) = armed else {
             return;
         };

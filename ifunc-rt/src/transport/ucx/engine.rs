@@ -339,7 +339,6 @@ impl Locked<'_> {
 
     /// Progresses UCX and dispatches the events; whether there were any. What was gathered is sent before.
     pub(super) fn progress(&mut self) -> bool {
-        self.state.is_armed = false;
         self.send_gathered();
         let polls = self.engine.polls() + 1;
         self.engine.polls.store(polls, Ordering::Release);

@@ -2,7 +2,7 @@
 //!
 //! A poll progresses UCX once, and then runs what has arrived on all connections. While more of that is left, a short frame that the
 //! polling thread sends is added to the peer's open message; the last of a poll is sent at once, with what was gathered for its peer, and the
-//! end of the poll sends the rest. There is no timer: what is gathered waits for frames that are there.
+//! end of the poll sends the rest. What is gathered waits for frames that are there, and not for a time to pass.
 //!
 //! An invocation may take long, and what was gathered before it would wait. So it is gathered for [`HOLD`] at most: after an invocation
 //! that took longer, everything is sent, and answers of invocations that all take longer are never gathered. If one takes long after others
@@ -13,10 +13,10 @@
 //! Short frames are gathered outside of polls, too:
 //!
 //! * Those of one call of the application's that has several.
-//! * Calls of a source whose application has answers that it has not taken: when it has taken one and sends the next call, it is likely to take
-//!   the others, and to send more. The call after the last answer is sent with those before it, and so they are when the application
-//!   polls, as it does when it waits. While a thread sleeps that receives for the source, none waits. The same [`HOLD`] and the same
-//!   sweeper bound the wait where the application does something else.
+//! * Calls of a source that has answers which arrived last and were not taken: the application will likely take them, and send more. The next
+//!   call that is made with none of them left is sent with those before it, and any progress of UCX sends them, as a thread makes that
+//!   waits. While a thread sleeps that receives for the source, none waits. The same [`HOLD`] and the same sweeper bound the wait where
+//!   the application does something else.
 //! * Those to a peer whose last message UCX has not sent, because the peer takes no more at this moment. These go when UCX has sent it;
 //!   until then they could not go either.
 
@@ -63,17 +63,17 @@ thread_local! {
 pub(super) enum Next {
     #[default]
     Unknown,
-    /// The application takes answers that it has, and is likely to send more.
-    Answers,
-    /// Other frames, at once.
-    Frames,
+    /// Probably more: the application has answers to take.
+    MoreLikely,
+    /// More, at once.
+    MoreAtOnce,
 }
 
 impl Next {
-    /// What follows this frame, which is the only one that waits for answers to be taken.
+    /// What follows this frame. `MoreLikely` is said of one frame, `MoreAtOnce` of all until a flush.
     pub(super) fn take(&mut self) -> Self {
         let next = *self;
-        if next == Self::Answers {
+        if next == Self::MoreLikely {
             *self = Self::Unknown;
         }
         next
@@ -154,7 +154,7 @@ impl Gather {
         may
     }
 
-    /// The verdict of a sweep. `is_last`: calls of the sweeper have found nothing gathered for long.
+    /// The verdict of a sweep. `is_last`: the sweeper rests if nothing is gathered.
     fn sweep(&mut self, is_last: bool) -> Sweep {
         let is_new = std::mem::replace(&mut self.swept, self.opened) != self.opened;
         if is_new {
@@ -288,8 +288,8 @@ impl Locked<'_> {
         let holds = self.holds()
             || match next {
                 Next::Unknown => false,
-                Next::Frames => self.is_swept(),
-                Next::Answers => self.waits_for_answers(),
+                Next::MoreAtOnce => self.is_swept(),
+                Next::MoreLikely => self.holds_call(),
             };
         if !holds && !joins || !self.gather(id, head, body) {
             return false;
@@ -318,17 +318,17 @@ impl Locked<'_> {
         holds
     }
 
-    /// Whether what the application sends while it has answers to take waits for what it sends after them. It does not while a thread
-    /// sleeps that would send it.
-    fn waits_for_answers(&mut self) -> bool {
-        if self.state.is_armed {
-            return false;
-        }
+    /// Whether a call that is made while there are answers to take waits for what follows it.
+    fn holds_call(&mut self) -> bool {
         let (now, gather) = (Instant::now(), &mut self.state.gather);
         if gather.is_empty() {
             gather.begin(now);
         }
-        gather.may_hold(now) && self.is_swept()
+        let holds = gather.may_hold(now) && self.is_swept();
+        if !holds {
+            self.send_gathered();
+        }
+        holds
     }
 
     /// Whether something is gathered that the next progress sends.
@@ -471,9 +471,9 @@ impl Engine {
         sweeper.get_or_init(new).as_deref()
     }
 
-    /// Sends what was gathered before the last sweep. `false`: no more sweeps, which may be if this is the last.
+    /// Sends what was gathered before the last sweep. `is_last`: the sweeper may rest. `false`: it rests.
     fn sweep(&self, is_last: bool) -> bool {
-        // A thread that has the lock sends or progresses.
+        // A thread has the lock. The next sweep looks again.
         let Some(mut locked) = self.try_lock() else {
             return true;
         };
@@ -486,11 +486,11 @@ impl Engine {
 }
 
 /// Sends what was gathered where an invocation takes long after it, or the application does something else: on the process's watching
-/// thread. It leaves an engine alone that has gathered nothing. One that ends while the thread uses it ends there, maybe after the process
-/// has begun to exit.
+/// thread. It uses the engine only if something is gathered, and before it rests: an engine whose last owner leaves meanwhile is ended by a
+/// thread of its own, which may be too late for a process that exits.
 struct Sweeper {
     engine: Weak<Engine>,
-    /// The engine's.
+    /// That of [`Polling`], which can be read without the engine.
     is_gathered: Arc<AtomicBool>,
     /// Calls in succession in which nothing was gathered.
     idle: AtomicU32,

@@ -318,8 +318,8 @@ impl Outbound for Sender {
             }
         };
         let all_out = all_out && back.is_some();
-        // The next poll sends one that waits, and so does not pass.
-        let waits = next == Next::Answers && locked.has_gathered();
+        // Progress sends a frame that waits: the next poll does not pass.
+        let waits = next == Next::MoreLikely && locked.has_gathered();
         self.handle.signs.sent.store(all_out && !waits, Ordering::Relaxed);
         self.handle.engine.polling.sent(all_out);
         if let Some(packet) = back {
@@ -329,12 +329,13 @@ impl Outbound for Sender {
     }
 
     fn hold(&mut self) {
-        self.next = Next::Frames;
+        self.next = Next::MoreAtOnce;
     }
 
     fn may_wait(&mut self) {
-        if self.next == Next::Unknown {
-            self.next = Next::Answers;
+        // Not while a thread sleeps: it sends nothing.
+        if self.next == Next::Unknown && !self.handle.signs.armed.load(Ordering::Relaxed) {
+            self.next = Next::MoreLikely;
         }
     }
 
@@ -490,12 +491,14 @@ impl Inbound for Receiver {
 impl Park for Receiver {
     fn arm(&mut self) -> bool {
         self.settle_up();
+        self.handle.signs.armed.store(true, Ordering::Relaxed);
         // Also on a worker that listens: this thread may be another one than its target's, or the target's between two polls.
         self.handle.engine.lock().arm();
         self.is_idle()
     }
 
     fn disarm(&mut self) {
+        self.handle.signs.armed.store(false, Ordering::Relaxed);
         self.handle.set_parked(false);
     }
 

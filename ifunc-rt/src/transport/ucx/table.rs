@@ -82,7 +82,7 @@ pub(super) struct State {
     pub(super) lost: BTreeSet<EndpointId>,
     /// Ends connections of TCP whose peers are silent; `None` where the environment decides.
     pub(super) watch: Option<Watch>,
-    /// What a target's polls gather.
+    /// What polls of a target gather, and calls of a source.
     pub(super) gather: Gather,
     /// Frames of all connections that were not taken yet.
     pub(super) unread: Unread,
@@ -94,8 +94,6 @@ pub(super) struct State {
     pub(super) stuck: u32,
     /// Whether an endpoint was closed, and something has happened in every round of progress since.
     pub(super) is_settling: bool,
-    /// A thread sleeps on the worker, or is about to: nothing has progressed UCX since it was armed.
-    pub(super) is_armed: bool,
     last: u32,
     /// Makes random nonces: its keys are from the system's random numbers.
     nonces: RandomState,
@@ -210,6 +208,8 @@ pub(super) struct Signs {
     /// A target polls here only when the connection is ready. After it has set this, the target takes the lock once: what another thread
     /// received before is in `arrived` then, and what is received afterwards is reported as ready.
     pub(super) parked: AtomicBool,
+    /// A thread sleeps that receives here, or is about to.
+    pub(super) armed: AtomicBool,
 }
 
 impl Signs {

@@ -441,21 +441,23 @@ fn frames_that_may_wait_share_messages() {
     }
     assert_eq!(gathered(&pair, pair.of_target), 0);
     expect(&mut pair, &[(4, 8)]);
-    // A thread that goes to sleep sends what waits, and while it sleeps nothing does.
+    // A thread that goes to sleep sends what waits, and while it sleeps nothing does, also after progress of other threads.
     assert_eq!(waiting(&mut pair, 5), 1);
-    pair.served.engine.lock().arm();
+    pair.target.rx().arm();
     assert_eq!(gathered(&pair, pair.of_target), 0);
     assert_eq!(waiting(&mut pair, 6), 0);
     pair.served.engine.lock().progress();
-    assert_eq!(waiting(&mut pair, 7), 1);
+    assert_eq!(waiting(&mut pair, 7), 0);
+    pair.target.rx().disarm();
+    assert_eq!(waiting(&mut pair, 8), 1);
     // What waits for nothing else goes after it.
     pair.target.tx().hold();
     pair.target.tx().may_wait();
-    send(&mut pair.target, &content(108, 8)).unwrap().unwrap();
     send(&mut pair.target, &content(109, 8)).unwrap().unwrap();
+    send(&mut pair.target, &content(110, 8)).unwrap().unwrap();
     assert_eq!(gathered(&pair, pair.of_target), 3);
     pair.target.tx().flush();
-    expect(&mut pair, &[(5, 8), (6, 8), (7, 8), (8, 8), (9, 8)]);
+    expect(&mut pair, &[(5, 8), (6, 8), (7, 8), (8, 8), (9, 8), (10, 8)]);
 }
 
 #[test]
