@@ -311,11 +311,7 @@ impl Locked<'_> {
         if !self.is_gathering() {
             return false;
         }
-        let holds = self.state.gather.may_hold(Instant::now()) && self.is_swept();
-        if !holds {
-            self.send_gathered();
-        }
-        holds
+        self.holds_at(Instant::now())
     }
 
     /// Whether a call that is made while there are answers to take waits for what follows it.
@@ -324,7 +320,12 @@ impl Locked<'_> {
         if gather.is_empty() {
             gather.begin(now);
         }
-        let holds = gather.may_hold(now) && self.is_swept();
+        self.holds_at(now)
+    }
+
+    /// Whether a frame waits that may, because not too much time has passed. Otherwise sends what was gathered before it.
+    fn holds_at(&mut self, now: Instant) -> bool {
+        let holds = self.state.gather.may_hold(now) && self.is_swept();
         if !holds {
             self.send_gathered();
         }
