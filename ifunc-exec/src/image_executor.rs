@@ -430,7 +430,8 @@ impl Executor for ImageExecutor {
             }
             None => (std::ptr::null_mut(), 0, &raw mut ignored, 0),
         };
-        let mut raw = context::Batch {
+        let raw = session.gate.passages.run();
+        let described = context::Batch {
             version: ABI_VERSION.into(),
             size: size_of::<context::Batch>() as u32,
             payloads: payload,
@@ -454,11 +455,13 @@ impl Executor for ImageExecutor {
             log,
             host: (&raw const *entry).cast_mut().cast(),
         };
-        // SAFETY: as in `run`; `X_batch` takes the batch as its payload, a local that describes what `Batch::new` was promised.
+        // SAFETY: nothing runs on this gate (`&mut session`).
+        unsafe { raw.write(described) };
+        // SAFETY: as in `run`; `X_batch` takes the batch as its payload, which describes what `Batch::new` was promised.
         let code = unsafe {
             session.enter(
                 entrance,
-                (&raw mut raw).cast_const().cast(),
+                raw.cast_const().cast(),
                 size_of::<context::Batch>(),
                 target,
                 &raw mut ctx,
@@ -474,7 +477,7 @@ impl Executor for ImageExecutor {
             };
         }
         // By the local values: an ifunc can overwrite the batch.
-        let started = (raw.started as usize).clamp(1, count);
+        let started = (session.gate.passages.started() as usize).clamp(1, count);
         if let Some(answers) = &mut answers {
             answers.validate(started);
         }

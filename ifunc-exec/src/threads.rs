@@ -5,12 +5,15 @@
 //! the change and then reads the counts: an invocation whose thread shows an even count, or shows another count later, has
 //! ended, and any that begins afterwards sees the change. So invocations pay nothing for changes.
 
+use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
+
+use ifunc_abi::context::Batch;
 
 use crate::contain::number;
 
@@ -29,9 +32,51 @@ pub(crate) struct Passages {
     thread: AtomicI32,
     /// Milliseconds that the invocation may run, if it has a limit of its own; 0: it has none.
     run_time: AtomicU32,
+    /// The run whose invocations run, or ran last.
+    run: CurrentRun,
+}
+
+/// What `X_batch` is given. It stays at one address, where the watchdog sees how far the run is.
+#[derive(Debug)]
+struct CurrentRun(UnsafeCell<Batch>);
+
+// SAFETY: only the thread that owns the gate uses it, and what that calls. Others read `started` alone, as an atomic.
+unsafe impl Sync for CurrentRun {}
+// SAFETY: its pointers are not followed after the run.
+unsafe impl Send for CurrentRun {}
+
+impl Default for CurrentRun {
+    fn default() -> Self {
+        Self(UnsafeCell::new(Batch {
+            version: 0,
+            size: 0,
+            payloads: std::ptr::null(),
+            payload_size: 0,
+            stride: 0,
+            count: 0,
+            started: 0,
+            answers: std::ptr::null_mut(),
+            answers_capacity: 0,
+            max_answer: 0,
+            answer_lens: std::ptr::null_mut(),
+            answer_lens_stride: 0,
+        }))
+    }
 }
 
 impl Passages {
+    /// Where the run that begins is described. Only the thread that owns the gate writes there, and what it calls.
+    pub(crate) fn run(&self) -> *mut Batch {
+        self.run.0.get()
+    }
+
+    /// How many invocations of the run were begun.
+    pub(crate) fn started(&self) -> u32 {
+        // SAFETY: a word of this value, aligned. Injected code writes it meanwhile, by one instruction of the processor's.
+        let started = unsafe { AtomicU32::from_ptr(&raw mut (*self.run()).started) };
+        started.load(Ordering::Relaxed)
+    }
+
     /// Of an invocation that runs.
     pub(crate) fn within(&self) -> Option<u64> {
         let count = self.count.load(Ordering::Acquire);

@@ -132,6 +132,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 Err(error) => return Err(self.not_sent(link, error.into())),
             }
             let sent = caller.send_whole(tx, &submission, caller.limits.max_payload, encode);
+            if !wants_completion {
+                tx.wake();
+            }
             sent.unwrap_or(Err(NotSent::Blocked))?
         };
         caller.note_at_hand(handle);
@@ -141,7 +144,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(token)
     }
 
-    /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened.
+    /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened. After an
+    /// invocation without completion the caller [wakes](Outbound::wake) the peer.
     #[inline(always)]
     pub fn submit_at_once<L: Link, E: Encode>(
         &mut self,
@@ -592,7 +596,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
         Ok(self.drive(tx)? && self.install(tx, handle, carries_code)?? && self.drive(tx)?)
     }
 
-    /// Sends an invocation whose image the peer has, in one frame. `None`: there is no credit, as far as is known.
+    /// Sends an invocation whose image the peer has, in one frame. `None`: there is no credit, as far as is known. The peer of one without
+    /// completion is not woken: the caller does that last.
     #[inline(always)]
     fn send_whole<E: Encode>(
         &mut self,
@@ -635,6 +640,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         let issued = self.calls.issue();
         let header = Header::new(Kind::Exec, handle, issued.token);
         let sequence = tx.commit_reserved(reserved, header, len);
+        tx.wake();
         let request = Request::Invocation(handle);
         Some(Ok(issued.begin(request, retry, recorded(sequence))))
     }

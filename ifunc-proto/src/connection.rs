@@ -14,6 +14,7 @@ use crate::order::{Order, Price, UNITS};
 use crate::server::{Server, ServerConfig};
 
 mod poll;
+mod run;
 #[cfg(test)]
 mod tests;
 

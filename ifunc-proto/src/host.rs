@@ -43,7 +43,7 @@ pub trait Host {
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>>;
 
-    /// Runs entries of a batch in their order. Stops after one that has no answer in this memory; and before one, but not before the first,
+    /// Runs entries of a run in their order. Stops after one that has no answer in this memory; and before one, but not before the first,
     /// if there is less memory left for its answer than the longest one takes, or if other connections shall have their turn.
     /// Then the poll ends. A later call runs the others.
     fn invoke_run<B: Body>(
@@ -179,12 +179,14 @@ pub struct Invocation<'a, B> {
     pub payload: Payload<'a, B>,
 }
 
-/// Entries of a batch that invoke one image, with payloads of one length.
+/// Invocations of one image, in their order, with payloads of one length: entries of a batch, or frames that arrived one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<B> {
-    /// Sequence number of their frame.
+    /// Sequence number of their frame, or of the first of their frames.
     pub sequence: u32,
-    /// The payloads: `count` times `stride` bytes.
+    /// Whether they came as entries of a batch.
+    pub is_batched: bool,
+    /// The payloads, `stride` bytes apart, up to the end of the last one at least.
     pub payloads: B,
     /// Length of each payload.
     pub len: usize,
@@ -203,8 +205,8 @@ impl<B: Body> Run<B> {
     pub fn invocation(&self, index: usize) -> Invocation<'static, B> {
         let payload = self.payloads.slice(index * self.stride, self.len);
         Invocation {
-            sequence: self.sequence,
-            is_batched: true,
+            sequence: self.sequence_of(index),
+            is_batched: self.is_batched,
             payload: Payload::InPlace(payload.expect("an entry of this run")),
         }
     }
@@ -215,13 +217,27 @@ impl<B: Body> Run<B> {
     /// If there are not so many entries.
     #[must_use]
     pub fn part(&self, index: usize, count: usize) -> Self {
-        let payloads = self.payloads.slice(index * self.stride, count * self.stride);
+        let len = extent(count, self.stride, self.len);
+        let payloads = self.payloads.slice(index * self.stride, len);
         Self {
+            sequence: self.sequence_of(index),
             payloads: payloads.expect("entries of this run"),
             count,
             ..*self
         }
     }
+
+    fn sequence_of(&self, index: usize) -> u32 {
+        match self.is_batched {
+            true => self.sequence,
+            false => self.sequence.wrapping_add(index as u32),
+        }
+    }
+}
+
+/// Bytes from the begin of the first of `count` payloads to the end of the last one.
+fn extent(count: usize, stride: usize, len: usize) -> usize {
+    count.checked_sub(1).map_or(0, |last| last * stride + len)
 }
 
 /// Memory for the answers of a run.

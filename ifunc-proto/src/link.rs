@@ -57,11 +57,22 @@ pub trait Outbound {
         Some((reserved, memory))
     }
 
-    /// As [`commit`](Self::commit), of what the last [`try_reserve`](Self::try_reserve) returned.
+    /// As [`commit`](Self::commit), of what the last [`try_reserve`](Self::try_reserve) returned. A peer that sleeps is not
+    /// woken: [`wake`](Self::wake) does that.
     #[inline(always)]
     fn commit_reserved(&mut self, _reserved: Reserved, header: Header, len: usize) -> u32 {
         self.commit(header, len)
     }
+
+    /// After [`commit_reserved`](Self::commit_reserved): whether [`wake`](Self::wake) has something to do.
+    #[inline(always)]
+    fn must_wake(&mut self) -> bool {
+        false
+    }
+
+    /// After [`commit_reserved`](Self::commit_reserved): wakes the peer if it sleeps.
+    #[inline(always)]
+    fn wake(&mut self) {}
 
     /// Frames that are committed before [`flush`](Self::flush) follow each other at once. The transport may send them together.
     fn hold(&mut self) {}
@@ -129,6 +140,20 @@ pub trait Body: Copy {
     fn as_ptr(&self) -> *const u8;
 }
 
+/// Fewest frames of a [run](FrameRun): for less, one crossing of the call gate saves nothing.
+pub const MIN_RUN: usize = 4;
+
+/// Frames with one header that arrived one after another, with bodies of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameRun<B> {
+    /// From the begin of the first body to the end of the last one.
+    pub bodies: B,
+    /// Distance between two bodies in bytes.
+    pub stride: usize,
+    /// Number of frames.
+    pub count: usize,
+}
+
 /// The incoming direction of a link.
 pub trait Inbound {
     /// The body of a received frame.
@@ -155,6 +180,22 @@ pub trait Inbound {
     /// Returns the memory of the peeked frame to the transport.
     fn release(&mut self);
 
+    /// A cheap test: `true` if [`peek_run`](Self::peek_run) may find a run. Only a transport that is
+    /// [in order](Self::IN_ORDER) has runs.
+    #[inline(always)]
+    fn begins_run(&self) -> bool {
+        false
+    }
+
+    /// The peeked frame, which has these words and a body of `len` bytes, and the frames after it that arrived and have the same: at
+    /// least [`MIN_RUN`], at most `most`. It stays the peeked frame.
+    fn peek_run(&mut self, _words: [u64; 2], _len: usize, _most: usize) -> Option<FrameRun<Self::Body<'_>>> {
+        None
+    }
+
+    /// Returns the memory of the first `count` frames of a run to the transport. Their bodies have `len` bytes.
+    fn release_run(&mut self, _count: usize, _len: usize) {}
+
     /// Publishes the credits of all released frames. The connection calls it when no more frames have arrived.
     fn settle(&mut self);
 
@@ -163,8 +204,12 @@ pub trait Inbound {
         false
     }
 
-    /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead.
-    fn begin_poll(&mut self) {}
+    /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead. `true`: it is one, and
+    /// may have [runs](Self::begins_run).
+    #[inline(always)]
+    fn begin_poll(&mut self) -> bool {
+        false
+    }
 
     /// A poll ended, which `found` a frame or nothing.
     fn end_poll(&mut self, _found: bool) {}

@@ -133,6 +133,16 @@ impl Order {
         self.next = this.wrapping_add(1);
         this
     }
+
+    /// Marks the next `count` frames as processed. None of them is parked.
+    pub(crate) fn advance_by(&mut self, count: usize) {
+        self.next = self.next.wrapping_add(count as u32);
+    }
+
+    /// The last `count` frames that were marked as processed were not.
+    pub(crate) fn step_back(&mut self, count: usize) {
+        self.next = self.next.wrapping_sub(count as u32);
+    }
 }
 
 /// Units in one poll: small frames and entries of batches, or [`BYTES`] bytes of bodies.
@@ -157,6 +167,12 @@ impl Price {
     #[inline]
     pub(crate) fn for_invocations(invocations: usize) -> Self {
         Self((UNITS / invocations.clamp(1, UNITS)) as u32)
+    }
+
+    /// Whether one poll has room for so many small invocations at this price.
+    #[inline(always)]
+    pub(crate) fn admits(self, invocations: usize) -> bool {
+        self.0 <= (UNITS / invocations) as u32
     }
 
     /// The price after a poll that used up its quantum.
@@ -220,6 +236,24 @@ impl Quantum {
     #[inline]
     pub(crate) fn charge_invocation(&mut self, bytes: usize) {
         self.charge_units(self.price.0, bytes);
+    }
+
+    /// Charges `count` invocations that came in frames of their own, each of `bytes` bytes.
+    pub(crate) fn charge_invocations(&mut self, count: usize, bytes: usize) {
+        self.used += count as u32 * (self.price.0 + units_of(bytes));
+        self.processed += count;
+    }
+
+    /// Whether the poll may process so many small invocations that come in frames of their own.
+    #[inline]
+    pub(crate) fn admits_invocations(&self, count: usize) -> bool {
+        self.used + count as u32 * self.price.0 <= UNITS as u32
+    }
+
+    /// How many invocations in frames of their own the poll may process, each of `bytes` bytes. The last one may exceed the quantum.
+    pub(crate) fn invocations_left(&self, bytes: usize) -> usize {
+        let left = (UNITS as u32).saturating_sub(self.used);
+        left.div_ceil(self.price.0 + units_of(bytes)) as usize
     }
 
     #[inline]

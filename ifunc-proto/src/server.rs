@@ -337,12 +337,8 @@ impl<B> Server<B> {
         let first = run.at + stride * run.started as usize;
         let most = if token == 0 { MAX_TOGETHER } else { MAX_ANSWERS };
         let count = (run.left().min(quantum.entries_left(len)) as usize).min(most);
-        let image = match self.images.bindings.get(handle) {
-            Some(Binding::Bound(image))
-                if !H::TAKES && count > 1 && len as u64 <= self.images.config.limits.max_payload =>
-            {
-                image
-            }
+        let image = match self.images.runs(handle, len) {
+            Some(image) if !H::TAKES && count > 1 => image,
             _ => {
                 let Some(payload) = frame.body.slice(first, len) else {
                     return Err(Closed::broke("a batch that became shorter"));
@@ -372,6 +368,7 @@ impl<B> Server<B> {
         self.batch.run = Some(run).filter(|run| run.left() > 0);
         let entries = Run {
             sequence: frame.sequence,
+            is_batched: true,
             payloads,
             len,
             stride,
@@ -544,6 +541,14 @@ fn invoke<H: Host, P: Body>(
 }
 
 impl<B> Images<B> {
+    /// What a handle is bound to, if it runs and takes payloads of this length.
+    pub(crate) fn runs(&self, handle: u32, payload: usize) -> Option<&B> {
+        match self.bindings.get(handle) {
+            Some(Binding::Bound(image)) if payload as u64 <= self.config.limits.max_payload => Some(image),
+            _ => None,
+        }
+    }
+
     /// Runs an invocation and returns the length of its answer. `own`: it came in a frame of its own, which is processed then.
     /// `call`: its handle and its token.
     #[inline(always)]

@@ -95,9 +95,22 @@ impl Drop for Watchdog {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     count: u64,
+    /// How many invocations of its run were begun.
+    started: u32,
     since: Instant,
     /// Number of signals that its thread got for it.
     signals: u32,
+}
+
+impl Seen {
+    /// Whether it has run for the limit, now that `started` invocations of its run were begun. The limit is that of one: a run
+    /// passes the gate once, and goes on as long as another one begins in that time.
+    fn is_overdue(&mut self, started: u32, limit: Duration, now: Instant) -> bool {
+        if started != self.started {
+            (self.started, self.since) = (started, now);
+        }
+        now - self.since >= limit
+    }
 }
 
 fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
@@ -112,11 +125,12 @@ fn watch(threads: &Threads, limit: Duration, stop: &Stop) {
             let known = seen.get(&number).filter(|known| known.count == count);
             let mut known = known.copied().unwrap_or(Seen {
                 count,
+                started: passages.started(),
                 since: now,
                 signals: 0,
             });
             let limit = passages.run_time().map_or(limit, |own| own.min(limit));
-            if now - known.since >= limit {
+            if known.is_overdue(passages.started(), limit, now) {
                 passages.set_overdue(count);
                 // It may run on another thread than the one that it was made for. All threads that are prepared are asked once: a
                 // signal interrupts their system calls, and one that blocks it never answers.
@@ -152,5 +166,23 @@ mod tests {
         drop(watchdog);
         assert_eq!(Arc::strong_count(&threads), 1, "its thread has ended");
         assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn the_limit_is_that_of_each_invocation_of_a_run() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut seen = Seen {
+            count: 1,
+            started: 1,
+            since: began,
+            signals: 0,
+        };
+        let mut after = |tenths: u32, started| seen.is_overdue(started, second, began + second * tenths / 10);
+        assert!(!after(9, 1) && after(10, 1), "the first one");
+        assert!((2..40).all(|started| !after(9 * started, started)));
+        assert!(
+            !after(9 * 39 + 9, 39) && after(9 * 39 + 10, 39),
+            "one of them does not end"
+        );
     }
 }

@@ -10,17 +10,17 @@ use super::{Connection, TOO_FAR_AHEAD};
 use crate::caller::Image;
 use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, ReplyTo, report_failed};
-use crate::link::{Body, Frame, Inbound, Link, Outbound};
+use crate::link::{Body, Frame, Inbound, Link, MIN_RUN, Outbound};
 use crate::order::{Order, Price, Quantum, Turn};
 use crate::server::{Progress, Server, Unanswered};
 
 /// How much a poll processed.
 #[derive(Clone, Copy)]
-struct Polled {
+pub(super) struct Polled {
     /// Frames and entries of batches.
-    processed: usize,
-    /// The quantum is used up.
-    is_exhausted: bool,
+    pub(super) processed: usize,
+    /// The quantum is used up, or something is left for another reason.
+    pub(super) is_exhausted: bool,
 }
 
 impl<I: Image + Clone, U, B> Connection<I, U, B> {
@@ -40,8 +40,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return self.poll_unusual(link, host);
         }
         let (_, rx) = link.split();
-        rx.begin_poll();
-        let polled = self.frames(link, host);
+        let polled = if rx.begin_poll() && !H::TAKES && self.price.admits(MIN_RUN) && rx.begins_run() {
+            self.frame_runs(link, host)
+        } else {
+            self.frames(link, host)
+        };
         if !self.is_fast {
             return self.end_unusual(link, host, polled, false);
         }
@@ -68,7 +71,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// Processes frames until the quantum is used up, none is left, or the next one stays where it is. Not inlined: the loop
     /// keeps addresses in registers, which the poll around it has for others.
     #[inline(never)]
-    fn frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
+    pub(super) fn frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
         let mut quantum = Quantum::new(self.price);
         let mut goes_on = self.is_fast || self.unusual_frames(link, host, &mut quantum);
         while goes_on && !quantum.is_exhausted() {
@@ -211,7 +214,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// Concludes the next frame, whose invocation has no answer.
     #[cold]
     #[inline(never)]
-    fn next_unanswered<L: Link, H: Host<Image = B>>(
+    pub(super) fn next_unanswered<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,
         host: &mut H,

@@ -134,6 +134,7 @@ fn run(payloads: &[&[u8]], memory: usize, max_answer: usize) -> (usize, Option<S
     }
     let run = Run {
         sequence: 7,
+        is_batched: true,
         payloads: &bytes[..],
         len,
         stride,
@@ -196,6 +197,7 @@ fn entries_run_while_there_is_memory_for_the_longest_answer() {
     let mut host = Recorder::<false>::new();
     let none = Run {
         sequence: 1,
+        is_batched: true,
         payloads: &b"onetwo"[..],
         len: 3,
         stride: 3,

@@ -125,7 +125,7 @@ impl HandleCounters {
         }
     }
 
-    /// How many of `count` invocations of a batch run next in one crossing of the call gate; 0: the next one is timed.
+    /// How many of `count` invocations of a run come next in one crossing of the call gate; 0: the next one is timed.
     #[inline]
     pub(crate) fn together(&self, count: usize) -> usize {
         if self.is_due() {
@@ -143,10 +143,9 @@ impl HandleCounters {
         all as usize
     }
 
-    /// `count` invocations of a batch ended with answers, which have so many bytes together. Each payload has `payload` bytes.
+    /// `count` invocations of a run ended with answers, which have so many bytes together. Each payload has `payload` bytes.
     /// They ran in one crossing of the call gate, and count as one invocation before the next one that is timed.
     pub(crate) fn executed_together(&self, count: usize, payload: usize, answers: usize) {
-        self.batched.add(count as u64);
         self.hits.add(count as u64);
         self.payload_bytes.add((count * payload) as u64);
         self.answer_bytes.add(answers as u64);
@@ -166,10 +165,10 @@ impl HandleCounters {
         self.installs.add(1);
     }
 
-    /// The next invocation is no frame of its own. Called before that is counted.
+    /// `count` invocations are no frames of their own.
     #[inline]
-    pub(crate) fn batched(&self) {
-        self.batched.add(1);
+    pub(crate) fn batched(&self, count: usize) {
+        self.batched.add(count as u64);
     }
 
     /// Frames that were invocations.

@@ -61,11 +61,52 @@ impl<E: Encoding> Handle<E> {
     ///
     /// # Errors
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
+    #[inline]
     pub fn send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
+        match self.publish_at_once(payload) {
+            Some(false) => Ok(()),
+            Some(true) => self.wake_peer(),
+            None => self.send_later(payload),
+        }
+    }
+
+    /// As [`send`](Self::send), with all that it may have to do.
+    #[inline(never)]
+    fn send_later(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
         match self.submit(payload, false, true) {
             Ok(_) => Ok(()),
             Err(error) => Err(*error),
         }
+    }
+
+    /// Wakes the target after a payload was sent.
+    #[cold]
+    #[inline(never)]
+    fn wake_peer(&self) -> Result<(), Error> {
+        self.submitter.shared().lock().connection.wake_peer();
+        Ok(())
+    }
+
+    /// Sends a payload over a ring if that is all there is to do. `None`: that is not so, and nothing happened. `Some(true)`: its target
+    /// sleeps.
+    ///
+    /// This function is not inlined, and calls none that is not: so it saves no register in memory. A store waits for those before it, and
+    /// so for the slot's cache line to come from the other core: the number of stores, not of instructions, limits a stream.
+    #[inline(never)]
+    fn publish_at_once(&self, payload: &E::Payload<'_>) -> Option<bool> {
+        let (submitter, library) = (&self.submitter, self.library());
+        if submitter.framing != Framing::Own {
+            return None;
+        }
+        let mut state = submitter.shared().state.try_lock()?;
+        let layout @ (bound, _) = E::layout(library, payload);
+        let submission = submitter.submission(layout, false);
+        let mut encode = Encoder::<E> {
+            library,
+            payload,
+            bound,
+        };
+        state.connection.publish_at_once(&submission, &mut encode)
     }
 
     /// As [`send`](Self::send), but never waits for credit.

@@ -778,7 +778,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         // copy until the next one; it is aligned.
         let invocation = || unsafe { ifunc_exec::Invocation::new(entry, ptr, size, argument.target, sender) };
         if is_batched {
-            counters.batched();
+            counters.batched(1);
         }
         let outcome = if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
             run_observed(&state.span, counters, session, invocation(), sequence, answer)
@@ -848,8 +848,10 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             lens.iter().map(|&len| len as usize).sum()
         });
         counters.executed_together(executed, run.len, answered);
+        if run.is_batched {
+            counters.batched(executed + usize::from(failed.is_some()));
+        }
         if let Some(failed) = &failed {
-            counters.batched();
             self.not_in_place(counted, run.len, failed);
         }
         RunEnd { executed, failed }
@@ -905,7 +907,7 @@ impl State {
         self.scratch.try_resize(stride * run.count)?;
         let memory = self.scratch.as_mut_slice();
         if is_placed {
-            run.payloads.copy_to(memory);
+            run.payloads.copy_to(&mut memory[..run.payloads.len()]);
         } else {
             for index in 0..run.count {
                 let payload = run.invocation(index).payload;

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound, Reserved};
+pub(crate) use ifunc_proto::link::{Frame, FrameRun, Inbound, LinkError, MIN_RUN, Outbound, Reserved};
 
 use address::Address;
 pub(crate) use body::Body;

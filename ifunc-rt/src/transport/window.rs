@@ -202,6 +202,20 @@ impl ReceiveWindow {
         self.released.frames >= self.due.frames || data > 0 && self.released.data >= self.due.data
     }
 
+    /// How many more frames, whose bodies take `data` each, are released before it is time to publish: at least one.
+    pub(crate) fn left(&self, data: u64) -> u64 {
+        let frames = self.due.frames.saturating_sub(self.released.frames);
+        let bodies = self.due.data.saturating_sub(self.released.data).checked_div(data);
+        frames.min(bodies.unwrap_or(u64::MAX)).max(1)
+    }
+
+    /// As [`release`](Self::release), of `count` frames.
+    pub(crate) fn release_all(&mut self, count: u64, data: u64) -> bool {
+        self.released.frames += count;
+        self.released.data += count * data;
+        self.released.frames >= self.due.frames || data > 0 && self.released.data >= self.due.data
+    }
+
     /// What to publish. `None`: the peer knows it.
     #[inline]
     pub(crate) fn publish(&mut self) -> Option<Credits> {

@@ -27,7 +27,7 @@ use crate::driver::queue::Ticket;
 use crate::keys::Signatures;
 use crate::os::EventFd;
 use crate::target::Bound;
-use crate::transport::{ConnectConfig, ConnectError, Link, Outbound as _, Route, Waiter, with_link};
+use crate::transport::{ConnectConfig, ConnectError, Ends, Link, Outbound as _, Route, Waiter, with_link};
 use crate::travel::Travels;
 
 /// The protocol. Its driver keeps the ticket of a waiter with each call.
@@ -236,7 +236,41 @@ impl Connection {
             return None;
         }
         let link = self.link.as_mut()?;
-        with_link!(link, link => self.protocol.submit_at_once(link, submission, encode))
+        with_link!(link, link => {
+            let sent = self.protocol.submit_at_once(link, submission, encode)?;
+            if !submission.wants_completion {
+                link.tx.wake();
+            }
+            Some(sent)
+        })
+    }
+
+    /// As [`submit_at_once`](Self::submit_at_once), without completion, over a ring, and if nothing is to be examined. Calls nothing that
+    /// is not inlined. `Some(true)`: [`wake_peer`](Self::wake_peer) has something to do.
+    #[inline(always)]
+    pub(super) fn publish_at_once(
+        &mut self,
+        submission: &Submission,
+        encode: &mut impl Encode<Error = Error>,
+    ) -> Option<bool> {
+        let unexamined = self.signals.unexamined.checked_sub(1)?;
+        let Some(Link {
+            ends: Ends::Shm(link),
+            ..
+        }) = &mut self.link
+        else {
+            return None;
+        };
+        self.protocol.submit_at_once(link, submission, encode)?.ok()?;
+        self.signals.unexamined = unexamined;
+        Some(link.tx.must_wake())
+    }
+
+    /// Wakes the peer if it sleeps.
+    pub(super) fn wake_peer(&mut self) {
+        if let Some(link) = &mut self.link {
+            with_link!(link, link => link.tx.wake());
+        }
     }
 
     /// Sends an invocation. With a completion the result is its token, otherwise 0.

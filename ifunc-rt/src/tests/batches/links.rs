@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
-use super::ear::{ADD, Said, install, told};
+use super::ear::{ADD, PANICS, Said, install, told};
 use crate::Target;
 use crate::tests::hostile_frames::batch;
 use crate::tests::images::{self, Add};
@@ -203,6 +203,53 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
         assert_eq!(target.stats().total.executed, 1001);
         drop(few);
     }
+}
+
+/// Over shared memory, those that are alike run in one crossing of the call gate; over the other transport, none do.
+#[test]
+fn frames_that_run_together_count_as_each_alone() {
+    let [first, second] = ["loopback", "shm"].map(|transport| {
+        let mut target = accepting().listen(&unique(transport)).unwrap();
+        let mut value = 0;
+        let mut source = Bare::connect(&target);
+        let images = [(ADD, images::add()), (PANICS, images::panics())];
+        for (handle, image) in images {
+            let header = Header::new(Kind::Install, handle, 0);
+            source.send(
+                &mut target,
+                &mut value,
+                header,
+                &install(images::with_batch(image)),
+            );
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let (mut sent, mut sum, mut panicked) = (0, 0, 0);
+        // Past the invocations that are timed one by one; long bodies do not lie in their slots.
+        for round in 0..40u64 {
+            let count = 1 + round * 7 % 90;
+            for number in 0..count {
+                let (handle, body) = match round % 4 {
+                    0 => (PANICS, vec![0; 8]),
+                    1 => (ADD, vec![1; 100]),
+                    _ => (ADD, (number + round).to_le_bytes().to_vec()),
+                };
+                match body.len() {
+                    8 if handle == ADD => sum += number + round,
+                    _ => panicked += 1,
+                }
+                source.send(&mut target, &mut value, Header::new(Kind::Exec, handle, 0), &body);
+            }
+            sent += count;
+            while target.stats().total.executed + target.stats().total.failed.total() < sent {
+                target.poll(&mut value);
+                assert!(Instant::now() < deadline);
+            }
+        }
+        let counts = target.stats().total;
+        assert_eq!((value, counts.failed.total()), (sum, panicked), "{transport}");
+        (counts.executed, counts.failed, counts.rejected, counts.frames)
+    });
+    assert_eq!(first, second);
 }
 
 /// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture measured_an_entry`

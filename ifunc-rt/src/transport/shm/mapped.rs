@@ -93,6 +93,8 @@ impl Mapped {
 unsafe impl Shared for Mapped {
     type Slot<'a> = &'a Slot;
 
+    const INLINE_STRIDE: usize = size_of::<Slot>();
+
     #[inline(always)]
     fn slot(&self, frame: u64) -> &Slot {
         // SAFETY: the mapping has `last + 1` slots, a power of two. `Slot` holds only atomics and a cell: a concurrent
@@ -121,6 +123,11 @@ unsafe impl Shared for Mapped {
     #[inline(always)]
     fn inline(&self, slot: &Slot) -> *mut u8 {
         slot.inline.get().cast()
+    }
+
+    fn inline_run(&self, frame: u64) -> *const u8 {
+        // SAFETY: the mapping has `last + 1` slots. The pointer is that of the mapping, not of one slot.
+        unsafe { (&raw const (*self.slots.add(frame as usize & self.last).as_ptr()).inline).cast() }
     }
 
     #[inline]
@@ -161,8 +168,13 @@ unsafe impl Shared for Mapped {
     }
 
     #[inline(always)]
+    fn is_peer_asleep(&self) -> bool {
+        words::is_peer_asleep(self.barriers, &self.peer().asleep)
+    }
+
+    #[inline(always)]
     fn wake_peer(&self) {
-        if words::is_peer_asleep(self.barriers, &self.peer().asleep) {
+        if self.is_peer_asleep() {
             self.connection.wake_sleeper();
         }
     }

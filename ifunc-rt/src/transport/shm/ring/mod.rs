@@ -32,7 +32,9 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, Kind, commit_word
 use self::shared::{Shared, SideState};
 use self::stream::Stream;
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
-use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park, Reserved, RingSize};
+use crate::transport::{
+    Body, Frame, FrameRun, Inbound, LinkError, MIN_RUN, Outbound, Park, Reserved, RingSize,
+};
 
 /// The writing side of a ring.
 pub(crate) struct Producer<S> {
@@ -133,14 +135,13 @@ impl<S: Shared> Producer<S> {
         self.publish(frame, header, len, 0)
     }
 
-    /// Publishes the next frame, `frame`, whose body lies where it should.
+    /// Publishes the next frame, `frame`, whose body lies where it should. Does not wake the peer.
     #[inline(always)]
     fn publish(&mut self, frame: u64, header: Header, len: usize, bytes: u64) -> u32 {
         let sequence = self.window.send_frame(frame, bytes);
         failpoint!("transport.commit");
         let commit = commit_word(sequence, len as u32);
         self.shared.publish(frame, header.words(), commit);
-        self.shared.wake_peer();
         sequence
     }
 
@@ -231,9 +232,13 @@ impl<S: Shared> Outbound for Producer<S> {
         } else if self.moves_to_slot(len) {
             self.in_data = None;
         } else {
-            return self.publish_data(header, len);
+            let sequence = self.publish_data(header, len);
+            self.shared.wake_peer();
+            return sequence;
         }
-        self.publish_inline(self.next(), header, len)
+        let sequence = self.publish_inline(self.next(), header, len);
+        self.shared.wake_peer();
+        sequence
     }
 
     /// A short body needs no note of what was reserved.
@@ -257,6 +262,16 @@ impl<S: Shared> Outbound for Producer<S> {
         }
         assert!(len <= reserved.len, "{NOT_RESERVED}");
         self.publish_inline(reserved.frame, header, len)
+    }
+
+    #[inline(always)]
+    fn must_wake(&mut self) -> bool {
+        self.shared.is_peer_asleep()
+    }
+
+    #[inline(always)]
+    fn wake(&mut self) {
+        self.shared.wake_peer();
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {
@@ -521,6 +536,70 @@ impl<S: Shared> Inbound for Consumer<S> {
         }
     }
 
+    #[inline(always)]
+    fn begins_run(&self) -> bool {
+        let (next, last) = (self.next(), self.next() + MIN_RUN as u64 - 1);
+        let [next, last] = [next, last].map(|frame| self.shared.slot(frame));
+        let (sequence, len) = split_commit_word(S::load_commit(last));
+        sequence == self.expected().wrapping_add(MIN_RUN as u32 - 1)
+            && split_commit_word(S::load_commit(next)).1 == len
+            && S::load_words(next) == S::load_words(last)
+    }
+
+    /// Ends where credits are published, so that the producer gets them as early as those of single frames.
+    #[inline(never)]
+    fn peek_run(&mut self, words: [u64; 2], len: usize, most: usize) -> Option<FrameRun<Body<'_>>> {
+        let next = self.next();
+        let (slots, data) = (self.window.capacity().frames, self.window.capacity().data);
+        let (ptr, stride, fits) = match self.held.what {
+            What::Inline => {
+                let lap = slots - (next & (slots - 1));
+                (self.shared.inline_run(next), S::INLINE_STRIDE, lap)
+            }
+            What::Data => {
+                let stride = footprint(len).max(1);
+                (
+                    self.shared.data(self.data_at()).cast_const(),
+                    stride as usize,
+                    data / stride,
+                )
+            }
+            _ => return None,
+        };
+        let bytes = match self.held.what {
+            What::Data => footprint(len),
+            _ => 0,
+        };
+        let most = fits.min(most as u64).min(self.window.left(bytes));
+        let alike = |&frame: &u64| {
+            let slot = self.shared.slot(frame);
+            S::load_commit(slot) == commit_word((frame as u32).wrapping_add(1), len as u32)
+                && S::load_words(slot) == words
+        };
+        let count = 1 + (next + 1..next + most).take_while(alike).count();
+        if count < MIN_RUN {
+            return None;
+        }
+        // SAFETY: `Shared` promises so many readable bytes, as long as `self` lives: to the last slot of this lap at most, or to one length
+        // of the data ring. `len` was validated before the frame was held.
+        let bodies = unsafe { Body::new(ptr, (count - 1) * stride + len) };
+        Some(FrameRun {
+            bodies,
+            stride,
+            count,
+        })
+    }
+
+    fn release_run(&mut self, count: usize, len: usize) {
+        let data = match std::mem::replace(&mut self.held.what, What::Nothing) {
+            What::Data => footprint(len),
+            _ => 0,
+        };
+        if self.window.release_all(count as u64, data) {
+            self.settle();
+        }
+    }
+
     #[inline]
     fn settle(&mut self) {
         if let Some(Credits { frames, data }) = self.window.publish() {
@@ -536,12 +615,14 @@ impl<S: Shared> Inbound for Consumer<S> {
     }
 
     #[inline]
-    fn begin_poll(&mut self) {
-        if self.stream.is_stream() {
+    fn begin_poll(&mut self) -> bool {
+        let is_stream = self.stream.is_stream();
+        if is_stream {
             let mut stream = std::mem::take(&mut self.stream);
             stream.fall_behind(|frames| self.has_more_than(frames));
             self.stream = stream;
         }
+        is_stream
     }
 
     #[inline]

@@ -63,6 +63,8 @@ unsafe impl Send for View {}
 unsafe impl Shared for View {
     type Slot<'a> = &'a Slot;
 
+    const INLINE_STRIDE: usize = 0;
+
     fn slot(&self, frame: u64) -> &Slot {
         &self.memory.slots[frame as usize % self.memory.size.slots as usize]
     }
@@ -92,6 +94,10 @@ unsafe impl Shared for View {
         self.memory.bytes.get().cast()
     }
 
+    fn inline_run(&self, frame: u64) -> *const u8 {
+        self.inline(self.slot(frame))
+    }
+
     /// The producer asks for memory that it writes next, the consumer for a body that it reads next.
     fn data(&self, at: usize) -> *mut u8 {
         let half = &self.memory.data[at / (self.memory.size.data as usize / 2)];
@@ -112,9 +118,13 @@ unsafe impl Shared for View {
         words::store_credits(&self.memory.credits, credits);
     }
 
+    fn is_peer_asleep(&self) -> bool {
+        words::is_peer_asleep(self.barriers, &self.memory.asleep[1 - self.me])
+    }
+
     fn wake_peer(&self) {
         let asleep = &self.memory.asleep[1 - self.me];
-        if words::is_peer_asleep(self.barriers, asleep) && words::take_announcement(asleep) != 0 {
+        if self.is_peer_asleep() && words::take_announcement(asleep) != 0 {
             self.memory.wakeups[1 - self.me].notify();
         }
     }
@@ -167,6 +177,9 @@ fn produce(view: View, count: u64, len: usize) {
         if let Some(reserved) = producer.try_reserve(len, 8).map(|(reserved, _)| reserved) {
             let sequence = producer.commit_reserved(reserved, header, len);
             assert_eq!(u64::from(sequence), token);
+            if producer.must_wake() {
+                producer.wake();
+            }
             continue;
         }
         while producer.reserve(len, 8).unwrap().is_none() {

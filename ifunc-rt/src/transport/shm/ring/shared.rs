@@ -15,8 +15,11 @@ pub(crate) enum SideState {
 ///
 /// # Safety
 /// `inline` and `data` must return pointers that stay valid for reads and writes, for the lengths that they
-/// name, as long as the value lives.
+/// name, as long as the value lives. What `inline_run` returns must be valid for reads as far as it says.
 pub(crate) unsafe trait Shared: Send {
+    /// Distance in bytes between the inline bodies of two slots that follow one another.
+    const INLINE_STRIDE: usize;
+
     /// A slot.
     type Slot<'a>: Copy
     where
@@ -37,6 +40,9 @@ pub(crate) unsafe trait Shared: Send {
     /// The 40 bytes for an inline body.
     fn inline(&self, slot: Self::Slot<'_>) -> *mut u8;
 
+    /// The inline body of a frame, from which on those of the slots after it can be read, up to the last slot.
+    fn inline_run(&self, frame: u64) -> *const u8;
+
     /// Byte `at` of the data ring. As many bytes as the data ring has may be used from there on.
     fn data(&self, at: usize) -> *mut u8;
 
@@ -56,6 +62,9 @@ pub(crate) unsafe trait Shared: Send {
 
     /// Publishes the frames and bytes that this side released, after its last use of them.
     fn store_credits(&self, credits: [u64; 2]);
+
+    /// After something was published: whether the peer announced that it does not poll.
+    fn is_peer_asleep(&self) -> bool;
 
     /// Wakes the peer if it announced that it does not poll. What was stored before is visible to a peer that announces it
     /// later.

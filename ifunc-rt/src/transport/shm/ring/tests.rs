@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::shared::{Shared, SideState};
 use super::{Consumer, Producer};
-use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
+use crate::transport::{Frame, FrameRun, Inbound, LinkError, Outbound, Park, RingSize};
 
 mod edges;
 
@@ -43,6 +43,8 @@ unsafe impl Send for View {}
 unsafe impl Shared for View {
     type Slot<'a> = (&'a Memory, usize);
 
+    const INLINE_STRIDE: usize = INLINE + 2 * GUARD;
+
     fn slot(&self, frame: u64) -> (&Memory, usize) {
         (&self.0, frame as usize % self.0.commits.len())
     }
@@ -65,6 +67,12 @@ unsafe impl Shared for View {
         memory.inline[slot].get().cast::<u8>().wrapping_add(GUARD)
     }
 
+    fn inline_run(&self, frame: u64) -> *const u8 {
+        let slot = frame as usize % self.0.inline.len();
+        let at = slot * Self::INLINE_STRIDE + GUARD;
+        self.0.inline.as_ptr().cast::<u8>().wrapping_add(at)
+    }
+
     fn data(&self, at: usize) -> *mut u8 {
         assert!(at < self.0.len);
         // SAFETY: the vector has `GUARD + 2 * len + GUARD` bytes.
@@ -77,6 +85,10 @@ unsafe impl Shared for View {
 
     fn store_credits(&self, credits: [u64; 2]) {
         self.0.credits.set(credits);
+    }
+
+    fn is_peer_asleep(&self) -> bool {
+        self.0.asleep.get()
     }
 
     fn wake_peer(&self) {
@@ -225,7 +237,11 @@ fn all_arrives(size: RingSize, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 count += 1;
                 let header = Header::new(Kind::Exec, count, u64::from(count) << 40);
                 let sequence = match reserved {
-                    Some(reserved) => producer.commit_reserved(reserved, header, body.len()),
+                    Some(reserved) => {
+                        let sequence = producer.commit_reserved(reserved, header, body.len());
+                        producer.wake();
+                        sequence
+                    }
                     None => producer.commit(header, body.len()),
                 };
                 prop_assert_eq!(sequence, count);
@@ -449,4 +465,107 @@ fn credits_wake_who_waits_for_them() {
     consumer.settle();
     assert_eq!((memory.rings.get(), memory.asleep.get()), (1, false));
     assert!(producer.reserve(8, 8).unwrap().is_some());
+}
+
+/// What `peek_run` finds: distance, number, and bodies.
+fn peek_run(consumer: &mut Consumer<View>, most: usize) -> Option<(usize, usize, Vec<Vec<u8>>)> {
+    let Frame { words, body, .. } = consumer.peek().unwrap()?;
+    let len = body.len();
+    let FrameRun {
+        bodies,
+        stride,
+        count,
+    } = consumer.peek_run(words, len, most)?;
+    let body = |index: usize| {
+        let mut body = Vec::new();
+        bodies.slice(index * stride, len).unwrap().append_to(&mut body);
+        body
+    };
+    assert_eq!(bodies.len(), (count - 1) * stride + len);
+    Some((stride, count, (0..count).map(body).collect()))
+}
+
+#[test]
+fn frames_that_are_alike_are_a_run_up_to_where_credits_are_due() {
+    let size = RingSize {
+        slots: 64,
+        data: 1 << 12,
+    };
+    for (len, distance, most, due) in [
+        (0, INLINE + 2 * GUARD, 16, 16),
+        (8, INLINE + 2 * GUARD, 16, 16),
+        (INLINE, INLINE + 2 * GUARD, 16, 16),
+        // A quarter of the data ring.
+        (INLINE + 1, 64, 16, 16),
+        (100, 128, 8, 8),
+        // A run of fewer would save nothing.
+        (500, 512, 0, 2),
+    ] {
+        let (memory, mut producer, mut consumer) = rings(size);
+        let mut send = |handle: u32, byte: u8| {
+            producer.reserve(len, 8).unwrap().unwrap().fill(byte);
+            producer.commit(Header::new(Kind::Exec, handle, 0), len);
+        };
+        assert!(!consumer.begins_run() && peek_run(&mut consumer, 9).is_none());
+        (0..3).for_each(|number| send(7, number));
+        assert!(
+            !consumer.begins_run() && peek_run(&mut consumer, 9).is_none(),
+            "too few"
+        );
+        send(7, 3);
+        assert!(consumer.begins_run());
+        if most == 0 {
+            assert!(peek_run(&mut consumer, 9).is_none());
+            continue;
+        }
+        let alike = |range: std::ops::Range<u8>| range.map(|byte| vec![byte; len]).collect();
+        assert_eq!(peek_run(&mut consumer, 9), Some((distance, 4, alike(0..4))));
+        send(7, 4);
+        assert_eq!(peek_run(&mut consumer, 9), Some((distance, 5, alike(0..5))));
+        assert_eq!(peek_run(&mut consumer, 4), Some((distance, 4, alike(0..4))));
+        assert!(peek_run(&mut consumer, 3).is_none());
+        // One of another handle ends it.
+        send(8, 5);
+        assert_eq!(peek_run(&mut consumer, 9), Some((distance, 5, alike(0..5))));
+        consumer.release_run(4, len);
+        assert!(!consumer.begins_run());
+        for number in [4, 5] {
+            let (sequence, words, body) = receive(&mut consumer, true).unwrap().unwrap();
+            assert_eq!((sequence, body), (u32::from(number) + 1, vec![number; len]));
+            assert_eq!((words[0] >> 32) as u8, 7 + number / 5);
+        }
+        consumer.settle();
+        assert_eq!(memory.credits.get()[0], 6);
+        // Through all laps, a run ends where credits are due, and at the last slot.
+        let mut taken = 6;
+        let mut sent = 6;
+        while taken < 400 {
+            while producer.reserve(len, 8).unwrap().is_some() {
+                producer.reserve(len, 8).unwrap().unwrap().fill(sent as u8);
+                producer.commit(Header::new(Kind::Exec, 7, 0), len);
+                sent += 1;
+            }
+            let lap = 64 - taken % 64;
+            match peek_run(&mut consumer, usize::MAX) {
+                Some((_, count, bodies)) => {
+                    // This memory is not mapped twice: what lies behind the first mapping's end is not there.
+                    let here = match len {
+                        ..=INLINE => count,
+                        _ => ((1 << 12) / distance - taken % ((1 << 12) / distance)).min(count),
+                    };
+                    assert!(count <= due && (len > INLINE || count <= lap));
+                    for (number, body) in (taken..).zip(&bodies[..here]) {
+                        assert_eq!(*body, vec![number as u8; len]);
+                    }
+                    consumer.release_run(count, len);
+                    taken += count;
+                }
+                None => {
+                    assert!(receive(&mut consumer, false).unwrap().is_some());
+                    taken += 1;
+                }
+            }
+        }
+        memory.assert_guards();
+    }
 }
