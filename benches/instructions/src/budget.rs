@@ -94,8 +94,8 @@ const PATHS: &[Path] = &[
         what: "batch-answer",
         messages: TOGETHER,
         own: together,
-        usual: 13.5,
-        first: 13.5,
+        usual: 13.6,
+        first: 13.6,
     },
     // The source: receives the answers to a batch.
     Path {
