@@ -430,7 +430,6 @@ impl Executor for ImageExecutor {
             }
             None => (std::ptr::null_mut(), 0, &raw mut ignored, 0),
         };
-        let raw = session.gate.passages.run();
         let described = context::Batch {
             version: ABI_VERSION.into(),
             size: size_of::<context::Batch>() as u32,
@@ -455,8 +454,8 @@ impl Executor for ImageExecutor {
             log,
             host: (&raw const *entry).cast_mut().cast(),
         };
-        // SAFETY: nothing runs on this gate (`&mut session`).
-        unsafe { raw.write(described) };
+        // SAFETY: nothing runs on this gate, which the session has for itself (`&mut`).
+        let raw = unsafe { session.gate.passages.begin_run(&described) };
         // SAFETY: as in `run`; `X_batch` takes the batch as its payload, which describes what `Batch::new` was promised.
         let code = unsafe {
             session.enter(

@@ -7,6 +7,7 @@
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,16 +66,32 @@ impl Default for CurrentRun {
 }
 
 impl Passages {
-    /// Where the run that begins is described. Only the thread that owns the gate writes there, and what it calls.
-    pub(crate) fn run(&self) -> *mut Batch {
-        self.run.0.get()
+    /// Describes the run that begins, and returns where.
+    ///
+    /// # Safety
+    /// The caller is the thread that owns the gate, and no invocation runs on it.
+    pub(crate) unsafe fn begin_run(&self, described: &Batch) -> *mut Batch {
+        let (from, to) = (std::ptr::from_ref(described).cast::<u8>(), self.run.0.get());
+        let (at, after) = (offset_of!(Batch, started), offset_of!(Batch, answers));
+        // SAFETY: parts of two values of one type; the caller says that nobody uses these here.
+        unsafe {
+            from.copy_to_nonoverlapping(to.cast(), at);
+            from.add(after)
+                .copy_to_nonoverlapping(to.cast::<u8>().add(after), size_of::<Batch>() - after);
+        }
+        // The watchdog may read this one now.
+        self.started_word().store(described.started, Ordering::Relaxed);
+        to
     }
 
     /// How many invocations of the run were begun.
     pub(crate) fn started(&self) -> u32 {
-        // SAFETY: a word of this value, aligned. Injected code writes it meanwhile, by one instruction of the processor's.
-        let started = unsafe { AtomicU32::from_ptr(&raw mut (*self.run()).started) };
-        started.load(Ordering::Relaxed)
+        self.started_word().load(Ordering::Relaxed)
+    }
+
+    fn started_word(&self) -> &AtomicU32 {
+        // SAFETY: a word of this value, aligned, which this process uses as an atomic only. Injected code writes it by one instruction.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.run.0.get()).started) }
     }
 
     /// Of an invocation that runs.

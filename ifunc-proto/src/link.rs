@@ -66,7 +66,7 @@ pub trait Outbound {
 
     /// After [`commit_reserved`](Self::commit_reserved): whether [`wake`](Self::wake) has something to do.
     #[inline(always)]
-    fn must_wake(&mut self) -> bool {
+    fn must_wake(&self) -> bool {
         false
     }
 

@@ -169,12 +169,6 @@ impl Price {
         Self((UNITS / invocations.clamp(1, UNITS)) as u32)
     }
 
-    /// Whether one poll has room for so many small invocations at this price.
-    #[inline(always)]
-    pub(crate) fn admits(self, invocations: usize) -> bool {
-        self.0 <= (UNITS / invocations) as u32
-    }
-
     /// The price after a poll that used up its quantum.
     #[inline]
     pub(crate) fn next(self) -> Self {

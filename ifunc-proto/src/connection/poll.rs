@@ -40,7 +40,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return self.poll_unusual(link, host);
         }
         let (_, rx) = link.split();
-        let polled = if rx.begin_poll() && !H::TAKES && self.price.admits(MIN_RUN) && rx.begins_run() {
+        let polled = if rx.begin_poll()
+            && !H::TAKES
+            && Quantum::new(self.price).admits_invocations(MIN_RUN)
+            && rx.begins_run()
+        {
             self.frame_runs(link, host)
         } else {
             self.frames(link, host)

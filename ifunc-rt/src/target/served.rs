@@ -849,12 +849,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         });
         counters.executed_together(executed, run.len, answered);
         if run.is_batched {
-            counters.batched(executed);
+            counters.batched(executed + usize::from(failed.is_some()));
         }
         if let Some(failed) = &failed {
-            if run.is_batched {
-                counters.batched(1);
-            }
             self.not_in_place(counted, run.len, failed);
         }
         RunEnd { executed, failed }

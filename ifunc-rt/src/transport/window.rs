@@ -199,6 +199,12 @@ impl ReceiveWindow {
     #[inline(always)]
     pub(crate) fn release(&mut self, data: u64) -> bool {
         self.released.add(data);
+        self.is_due(data)
+    }
+
+    /// Whether to publish now, after frames were released whose bodies took `data` each.
+    #[inline(always)]
+    fn is_due(&self, data: u64) -> bool {
         self.released.frames >= self.due.frames || data > 0 && self.released.data >= self.due.data
     }
 
@@ -213,7 +219,7 @@ impl ReceiveWindow {
     pub(crate) fn release_all(&mut self, count: u64, data: u64) -> bool {
         self.released.frames += count;
         self.released.data += count * data;
-        self.released.frames >= self.due.frames || data > 0 && self.released.data >= self.due.data
+        self.is_due(data)
     }
 
     /// What to publish. `None`: the peer knows it.

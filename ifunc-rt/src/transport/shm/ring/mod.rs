@@ -177,6 +177,19 @@ impl<S: Shared> Producer<S> {
         sequence
     }
 
+    /// Publishes the next frame, whose body lies where `reserve` noted.
+    #[inline(always)]
+    fn publish_reserved(&mut self, header: Header, len: usize) -> u32 {
+        if len < self.in_slot {
+            self.in_slot = 0;
+        } else if self.moves_to_slot(len) {
+            self.in_data = None;
+        } else {
+            return self.publish_data(header, len);
+        }
+        self.publish_inline(self.next(), header, len)
+    }
+
     #[cold]
     fn read_credits(&mut self) -> Result<(), LinkError> {
         if let Some(why) = self.broken {
@@ -227,16 +240,7 @@ impl<S: Shared> Outbound for Producer<S> {
 
     #[inline(always)]
     fn commit(&mut self, header: Header, len: usize) -> u32 {
-        if len < self.in_slot {
-            self.in_slot = 0;
-        } else if self.moves_to_slot(len) {
-            self.in_data = None;
-        } else {
-            let sequence = self.publish_data(header, len);
-            self.shared.wake_peer();
-            return sequence;
-        }
-        let sequence = self.publish_inline(self.next(), header, len);
+        let sequence = self.publish_reserved(header, len);
         self.shared.wake_peer();
         sequence
     }
@@ -258,14 +262,14 @@ impl<S: Shared> Outbound for Producer<S> {
     #[inline(always)]
     fn commit_reserved(&mut self, reserved: Reserved, header: Header, len: usize) -> u32 {
         if !fits_slot(reserved.len, reserved.align) {
-            return self.commit(header, len);
+            return self.publish_reserved(header, len);
         }
         assert!(len <= reserved.len, "{NOT_RESERVED}");
         self.publish_inline(reserved.frame, header, len)
     }
 
     #[inline(always)]
-    fn must_wake(&mut self) -> bool {
+    fn must_wake(&self) -> bool {
         self.shared.is_peer_asleep()
     }
 
@@ -551,24 +555,17 @@ impl<S: Shared> Inbound for Consumer<S> {
     fn peek_run(&mut self, words: [u64; 2], len: usize, most: usize) -> Option<FrameRun<Body<'_>>> {
         let next = self.next();
         let (slots, data) = (self.window.capacity().frames, self.window.capacity().data);
-        let (ptr, stride, fits) = match self.held.what {
+        let (ptr, stride, fits, bytes) = match self.held.what {
             What::Inline => {
                 let lap = slots - (next & (slots - 1));
-                (self.shared.inline_run(next), S::INLINE_STRIDE, lap)
+                (self.shared.inline_run(next), S::INLINE_STRIDE, lap, 0)
             }
             What::Data => {
-                let stride = footprint(len).max(1);
-                (
-                    self.shared.data(self.data_at()).cast_const(),
-                    stride as usize,
-                    data / stride,
-                )
+                let (ptr, bytes) = (self.shared.data(self.data_at()), footprint(len));
+                let stride = bytes.max(1);
+                (ptr.cast_const(), stride as usize, data / stride, bytes)
             }
             _ => return None,
-        };
-        let bytes = match self.held.what {
-            What::Data => footprint(len),
-            _ => 0,
         };
         let most = fits.min(most as u64).min(self.window.left(bytes));
         let alike = |&frame: &u64| {
