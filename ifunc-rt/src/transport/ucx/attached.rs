@@ -277,7 +277,7 @@ impl Locked<'_> {
             let Some(connection) = self.state.connections.get(&id) else {
                 continue;
             };
-            connection.signs.gone.store(true, Ordering::Release);
+            connection.signs.set_gone();
             if !connection.closed {
                 self.close_connection(id);
             }

@@ -254,6 +254,9 @@ impl Sender {
         if let Some(gone) = &connection.gone {
             return Err(gone.clone());
         }
+        if connection.signs.has_left() {
+            return Ok(false);
+        }
         let Stage::Open { out, .. } = &connection.stage else {
             return Err(CLOSED);
         };
@@ -277,7 +280,7 @@ impl Outbound for Sender {
             "a body larger than the transport takes"
         );
         // Nearly always the packet of the last frame is back, and there are credits for many more.
-        let is_ready = self.has_credit(len) && !self.handle.is_gone() && self.outbox.fits(len);
+        let is_ready = self.has_credit(len) && !self.handle.signs.has_left() && self.outbox.fits(len);
         if !is_ready && !self.make_room(len)? {
             return Ok(None);
         }
@@ -601,6 +604,7 @@ impl Waiter for Handle {
                 break;
             }
         }
+        self.engine.lock().check_hung_up(self.id);
         self.signs.is_gone()
     }
 }

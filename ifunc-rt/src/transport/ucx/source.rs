@@ -307,11 +307,7 @@ impl Calling {
         let deadline = deadline.max(Instant::now() + GRACE);
         locked.progress_until(deadline, |locked| {
             // The background thread cannot say it while this one has the lock.
-            let connection = locked.state.connections.get(&self.id);
-            let socket = connection.and_then(|connection| connection.socket.as_ref());
-            if socket.is_some_and(Liveness::is_hung_up) {
-                locked.hang_up(self.id);
-            }
+            locked.check_hung_up(self.id);
             self.has_answer(locked) || is_hopeless()
         });
         self.decide(locked)

@@ -201,6 +201,8 @@ pub(super) struct Connection {
 pub(super) struct Signs {
     /// `gone.is_some()`, or its worker is not used any more.
     pub(super) gone: AtomicBool,
+    /// `gone`, or the peer has left: what it sent before may still come, and no frame is sent to it.
+    pub(super) left: AtomicBool,
     /// There is something in `arrived`.
     pub(super) arrived: AtomicBool,
     /// A frame was sent since the last poll that could have progressed UCX, and UCX has nothing under way after it.
@@ -230,6 +232,19 @@ impl Signs {
 
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_left(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    pub(super) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.set_left();
     }
 }
 
@@ -365,7 +380,7 @@ impl Connection {
     /// The first reason why it is over stays.
     pub(super) fn end(&mut self, why: LinkError) {
         self.gone.get_or_insert(why);
-        self.signs.gone.store(true, Ordering::Release);
+        self.signs.set_gone();
     }
 
     /// Whether the next short frame goes with others.

@@ -201,6 +201,18 @@ impl Leaving {
 }
 
 impl Locked<'_> {
+    /// [Hangs up](Self::hang_up) if the peer has closed its socket, which the watching thread of a busy machine learns late.
+    pub(in crate::transport::ucx) fn check_hung_up(&mut self, id: ConnectionId) {
+        let socket = self
+            .state
+            .connections
+            .get(&id)
+            .and_then(|connection| connection.socket.as_ref());
+        if socket.is_some_and(Liveness::is_hung_up) {
+            self.hang_up(id);
+        }
+    }
+
     /// The peer of a connection has closed its socket: it has left, or its process has ended. To be called again, unless the connection is
     /// over.
     pub(in crate::transport::ucx) fn hang_up(&mut self, id: ConnectionId) -> bool {
@@ -217,6 +229,7 @@ impl Locked<'_> {
             Stage::Put(_) => (0, some),
             _ => (0, false),
         };
+        connection.signs.set_left();
         let now = Instant::now();
         let leaving = connection.leaving.get_or_insert_with(|| Leaving::new(now));
         if !leaving.is_over(now, frames, goes_on) {

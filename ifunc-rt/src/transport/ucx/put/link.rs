@@ -62,10 +62,13 @@ impl Outbound for Sender {
             len <= self.max_body() && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        if self.handle.is_gone() {
+        if self.handle.signs.has_left() {
             let mut locked = self.handle.engine.lock();
             let gone = connection(&mut locked, self.handle.id)?.gone.clone();
-            return Err(gone.unwrap_or(LinkError::Closed));
+            return match gone {
+                None if !self.handle.is_gone() => Ok(None),
+                gone => Err(gone.unwrap_or(LinkError::Closed)),
+            };
         }
         if !self.has_room(len)? {
             return Ok(None);

@@ -371,6 +371,32 @@ fn what_a_peer_sent_before_it_left_arrives() {
     assert_eq!((next - 1, gone), (FRAMES, LinkError::Closed));
 }
 
+/// The end is known only when all has come that the peer had sent: a frame that was sent until then would be lost.
+#[test]
+fn nothing_is_sent_to_a_peer_that_has_left() {
+    if !has_ucx() {
+        return;
+    }
+    for mode in [Mode::Messages, Mode::Puts] {
+        let mut pair = Pair::new(mode, &small());
+        send(&mut pair.target, b"before").unwrap().unwrap();
+        pair.here
+            .lock()
+            .state
+            .connections
+            .get_mut(&pair.id)
+            .unwrap()
+            .socket = None;
+        let link = &mut pair.target;
+        assert!(!link.waiter.check_peer_closed(), "{mode:?}: it is over at once");
+        assert_eq!(send(link, b"after"), Ok(None), "{mode:?}");
+        let gone = wait_for("the end", || {
+            link.waiter.check_peer_closed().then(|| send(link, b"after"))
+        });
+        assert_eq!(gone, Err(LinkError::Closed), "{mode:?}");
+    }
+}
+
 /// The end of an engine may wait for peers, and the thread that watches all sockets does not.
 #[test]
 fn the_last_owner_of_an_engine_may_leave_while_it_is_visited() {
