@@ -210,7 +210,7 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
     ///
     /// # Errors
     /// UCX did not begin it.
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, operation: Operation<'_>, buffer: Buffer<H::Tag>) -> Result<Posted<H::Tag>, Status> {
         may_begin(self)?;
         let inner = self.inner();
@@ -294,7 +294,7 @@ fn may_begin<H: Handler>(token: &(impl sealed::Token<H> + ?Sized)) -> Result<(),
 /// # Safety
 /// `len` bytes at `at` are readable, and if the operation writes, writable, until it has ended. The caller has the worker's
 /// token. `params` has the callback and user data of the operation's kind, or none.
-#[inline]
+#[inline(always)]
 unsafe fn issue<H: Handler>(
     inner: &Inner<H>,
     operation: Operation<'_>,

@@ -202,6 +202,13 @@ impl ReceiveWindow {
         self.is_due(data)
     }
 
+    /// The result of [`release`](Self::release) for a frame whose body takes `data`.
+    #[cfg(any(test, feature = "ucx", feature = "tls"))]
+    #[inline(always)]
+    pub(crate) fn is_due_after(&self, data: u64) -> bool {
+        self.released.frames + 1 >= self.due.frames || data > 0 && self.released.data + data >= self.due.data
+    }
+
     /// Whether to publish now, after frames were released whose bodies took `data` each.
     #[inline(always)]
     fn is_due(&self, data: u64) -> bool {

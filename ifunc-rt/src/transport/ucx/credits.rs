@@ -123,8 +123,7 @@ impl Incoming {
 
     /// The result of [`release`](Self::release) for a frame.
     pub(super) fn is_due(&self, len: usize) -> bool {
-        let mut window = self.window;
-        window.release(units(len))
+        self.window.is_due_after(units(len))
     }
 
     /// Credits for a message to the peer.

@@ -31,30 +31,30 @@ impl Locked<'_> {
 
     #[inline(never)]
     fn dispatch_events(&mut self) -> bool {
-        let mut some = false;
-        while !self.worker.handler().is_empty() {
-            let mut events = std::mem::take(&mut self.state.events);
-            self.worker.handler().take(&mut events);
-            some = true;
-            self.state.sleeps = 0;
-            // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
-            let mut failed = Vec::new();
-            for event in events.drain(..) {
-                match event {
-                    Event::Message { from, head, data } => self.message(from, head, data),
-                    Event::Completed(packet, result) => self.completed(packet, result),
-                    Event::Failed(endpoint, why) => failed.push((endpoint, why)),
-                }
-            }
-            self.state.events = events;
-            for (endpoint, why) in failed {
-                self.failed(endpoint, why);
-            }
-            for id in std::mem::take(&mut self.state.broken) {
-                self.drop_endpoint(id);
+        self.state.sleeps = 0;
+        loop {
+            let event = self.worker.handler().pop();
+            match event {
+                Some(Event::Message { from, head, data }) => self.message(from, head, data),
+                Some(Event::Completed(packet, result)) => self.completed(packet, result),
+                // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
+                Some(Event::Failed(endpoint, why)) => self.state.failed.push((endpoint, why)),
+                None if self.state.failed.is_empty() && self.state.broken.is_empty() => break,
+                None => self.drop_endpoints(),
             }
         }
-        some
+        true
+    }
+
+    /// Drops the endpoints that failed, and those of peers that broke the protocol.
+    #[cold]
+    fn drop_endpoints(&mut self) {
+        for (endpoint, why) in std::mem::take(&mut self.state.failed) {
+            self.failed(endpoint, why);
+        }
+        for id in std::mem::take(&mut self.state.broken) {
+            self.drop_endpoint(id);
+        }
     }
 
     /// What is to be done also where there was no event.
@@ -62,9 +62,7 @@ impl Locked<'_> {
     #[inline(never)]
     fn do_housekeeping(&mut self) {
         // A poll of a ring finds, without an event, what is wrong with it.
-        for id in std::mem::take(&mut self.state.broken) {
-            self.drop_endpoint(id);
-        }
+        self.drop_endpoints();
         self.poll_for_expected();
         if self.state.timed > 0 || self.state.resting > 0 {
             self.expire();

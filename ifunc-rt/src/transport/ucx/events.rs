@@ -1,5 +1,6 @@
 //! The event queue: what UCX's callbacks write down. What follows from it is decided when UCX has returned.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ::ucx::{Buffer, Callback, EndpointId, Handler, Kept, Message, Rendezvous, Status};
@@ -16,7 +17,7 @@ const COPIED: usize = ONE_PIECE;
 
 /// Events that were not dispatched yet, and the packets that are free.
 pub(super) struct EventQueue {
-    events: Vec<Event>,
+    events: VecDeque<Event>,
     pub(super) pool: Pool,
     /// Where the worker is the application's, whose calls fill the queue at any time, on any thread.
     wake: Option<Wake>,
@@ -91,7 +92,7 @@ impl EventQueue {
     /// `event_fd` is that of an application's worker.
     pub(super) fn new(event_fd: Option<Arc<EventFd>>) -> Self {
         Self {
-            events: Vec::new(),
+            events: VecDeque::new(),
             pool: Pool::default(),
             wake: event_fd.map(|event_fd| Wake {
                 is_armed: false,
@@ -112,13 +113,15 @@ impl EventQueue {
         self.events.is_empty()
     }
 
-    /// Moves the events to `events`, which is empty.
-    pub(super) fn take(&mut self, events: &mut Vec<Event>) {
-        std::mem::swap(&mut self.events, events);
+    /// The next event.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 
+    #[inline]
     pub(super) fn push(&mut self, event: Event) {
-        self.events.push(event);
+        self.events.push_back(event);
         if let Some(wake) = &mut self.wake
             && std::mem::take(&mut wake.is_armed)
         {

@@ -278,7 +278,6 @@ impl Locked<'_> {
         next: Next,
     ) -> bool {
         if !(joins || next != Next::Unknown || self.is_gathering()) {
-            // Nearly always.
             return false;
         }
         if self.attached().is_some() {
@@ -302,7 +301,7 @@ impl Locked<'_> {
 
     /// Whether what this thread sends may wait for what it sends next.
     #[inline]
-    fn is_gathering(&self) -> bool {
+    pub(super) fn is_gathering(&self) -> bool {
         self.engine().polling.is_here() && self.state.unread.get() > 0
     }
 

@@ -10,12 +10,13 @@ use ifunc_abi::hello::Hello;
 
 use super::attached::Attached;
 use super::credits::{UnderWay, units};
-use super::engine::{Engine, Locked};
+use super::engine::{Core, Engine, Locked};
 use super::events::Data;
 use super::gather::Next;
 use super::header::{Head, ONE_PIECE};
 use super::packet::Packet;
 use super::put;
+use super::requests::discard;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::os::wait_readable;
 use crate::transport::window::SendWindow;
@@ -183,6 +184,12 @@ impl Outbox {
         (packet, std::mem::take(&mut self.reserved))
     }
 
+    /// Whether a body of `len` bytes is to move to a packet of its size.
+    #[inline]
+    fn is_sparse(&self, packet: &Packet, len: usize) -> bool {
+        packet.capacity() > self.small && len.saturating_mul(Self::SPARSE) < packet.capacity()
+    }
+
     /// The packet to send, whose body has `len` bytes: a copy if it is sparse. The other one is kept if the next frame, for which as much is
     /// `reserved` as for this one, needs it.
     #[inline]
@@ -193,7 +200,7 @@ impl Outbox {
         len: usize,
         reserved: usize,
     ) -> Packet {
-        if packet.capacity() <= self.small || len.saturating_mul(Self::SPARSE) >= packet.capacity() {
+        if !self.is_sparse(&packet, len) {
             return packet;
         }
         let mut small = locked.packet(len);
@@ -288,9 +295,12 @@ impl Outbound for Sender {
     }
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
+        let id = self.handle.id;
         let (packet, reserved) = self.outbox.take(len);
         let mut locked = self.handle.engine.lock();
-        let Ok(connection) = connection(&mut locked, self.handle.id) else {
+        let (am_id, is_gathering) = (locked.am_id(), locked.is_gathering());
+        let Core { worker, state } = &mut *locked;
+        let Some(connection) = state.connections.get_mut(&id) else {
             return 0;
         };
         let joins = connection.joins();
@@ -311,14 +321,17 @@ impl Outbound for Sender {
             },
             to: connection.peer,
         };
-        let id = self.handle.id;
         let next = self.next.take();
-        let back = match locked.gathers(id, &head, packet.body(len), joins, next) {
-            true => Some(packet),
-            false => {
-                let packet = self.outbox.shrink(&mut locked, packet, len, reserved);
-                locked.send(id, packet, head, len)
-            }
+        let is_alone = !joins && !is_gathering && next == Next::Unknown && state.gather.is_empty();
+        // Nearly always.
+        let back = if is_alone && !self.outbox.is_sparse(&packet, len) {
+            let posted = connection.send(worker, id, am_id, packet, head, len);
+            locked.posted(id, posted)
+        } else if locked.gathers(id, &head, packet.body(len), joins, next) {
+            Some(packet)
+        } else {
+            let packet = self.outbox.shrink(&mut locked, packet, len, reserved);
+            locked.send(id, packet, head, len)
         };
         let all_out = all_out && back.is_some();
         // Progress sends a frame that waits: the next poll does not pass.
@@ -377,24 +390,30 @@ impl Receiver {
         if self.passes() {
             return Ok(None);
         }
-        let mut locked = self.handle.engine.lock();
-        if let Some((data, _)) = self.spent.take() {
+        let engine = &self.handle.engine;
+        let mut locked = engine.lock();
+        if let Some((data, _)) = self.spent.take_if(|(_, is_due)| *is_due) {
             spend(&mut locked, self.handle.id, data);
         }
-        let polls = self.handle.engine.polls();
-        let before = connection(&mut locked, self.handle.id)?;
-        if let Some(frame) = before.take() {
-            return Ok(Some(frame));
-        }
-        if self.polled == polls && before.gone.is_none() && !self.handle.engine.polling.is_here() {
+        let may_progress = self.polled == engine.polls() && !engine.polling.is_here();
+        if may_progress && connection(&mut locked, self.handle.id)?.has_none() {
             locked.progress();
         }
-        self.polled = self.handle.engine.polls();
-        let connection = connection(&mut locked, self.handle.id)?;
-        match (connection.take(), &connection.gone) {
-            (None, Some(gone)) => Err(gone.clone()),
-            (frame, _) => Ok(frame),
+        let Core { worker, state } = &mut *locked;
+        let connection = state.connections.get_mut(&self.handle.id).ok_or(CLOSED)?;
+        // The credits of what was released are not due: they go with any message to the peer.
+        if let Some((data, _)) = self.spent.take() {
+            connection.release(data.len());
+            discard(worker, data);
         }
+        let frame = connection.take();
+        if frame.is_none() {
+            if let Some(gone) = &connection.gone {
+                return Err(gone.clone());
+            }
+            self.polled = engine.polls();
+        }
+        Ok(frame)
     }
 
     /// Whether a poll finds nothing, and has nothing else to do.
@@ -436,13 +455,12 @@ impl Receiver {
 /// Polls in passing, in succession, that do not progress UCX.
 const PASSED: u32 = 16;
 
-/// Gives the memory of a frame back, and credits to the peer.
+/// Gives the memory of a frame back, and credits to the peer if they are due.
 fn spend(locked: &mut Locked<'_>, id: ConnectionId, data: Data) {
     let len = data.len();
     locked.discard(data);
     if let Ok(connection) = connection(locked, id)
-        && let Stage::Open { incoming, .. } = &mut connection.stage
-        && incoming.release(len)
+        && connection.release(len)
         && connection.gone.is_none()
     {
         locked.credit(id);

@@ -20,6 +20,9 @@
 
 use std::ops::Range;
 
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U64;
+
 use super::header::{Head, Name, pack, unpack};
 use crate::transport::window::Credits;
 
@@ -53,22 +56,34 @@ pub(super) struct Entry {
     pub(super) credits: Option<Credits>,
 }
 
-/// A header as it is sent.
+/// A header as it is sent: at the end of the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoded {
-    bytes: [u8; MAX_FIRST],
-    len: usize,
+    words: [U64; MAX_FIRST / WORD],
+    left: usize,
 }
 
 impl Encoded {
-    pub(super) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
+    /// How long it is.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        MAX_FIRST - self.left * WORD
     }
 
+    pub(super) fn as_slice(&self) -> &[u8] {
+        self.words[self.left..].as_bytes()
+    }
+
+    /// The bytes that it is the end of.
     #[inline]
-    fn push(&mut self, word: u64) {
-        self.bytes[self.len..][..WORD].copy_from_slice(&word.to_le_bytes());
-        self.len += WORD;
+    pub(super) fn bytes(&self) -> [u8; MAX_FIRST] {
+        zerocopy::transmute!(self.words)
+    }
+
+    #[inline(always)]
+    fn push_front(&mut self, word: u64) {
+        self.left -= 1;
+        self.words[self.left] = word.into();
     }
 }
 
@@ -89,12 +104,9 @@ impl Entry {
     pub(super) fn encode(&self, first_to: Option<Name>) -> Encoded {
         debug_assert!(self.len < 1 << LEN_BITS);
         let mut encoded = Encoded {
-            bytes: [0; MAX_FIRST],
-            len: 0,
+            words: [U64::ZERO; MAX_FIRST / WORD],
+            left: MAX_FIRST / WORD,
         };
-        if let Some(to) = first_to {
-            encoded.push(to.0);
-        }
         let [first, second] = self.words;
         let is_narrow = first & !NARROW == 0;
         let mut word = u64::from(self.number) | (self.len as u64) << 16;
@@ -104,15 +116,18 @@ impl Entry {
         };
         word |= if second == 0 { 0 } else { HAS_SECOND };
         word |= self.credits.map_or(0, |_| HAS_CREDITS);
-        encoded.push(word);
-        if !is_narrow {
-            encoded.push(first);
+        if let Some(credits) = self.credits {
+            encoded.push_front(pack(credits));
         }
         if second != 0 {
-            encoded.push(second);
+            encoded.push_front(second);
         }
-        if let Some(credits) = self.credits {
-            encoded.push(pack(credits));
+        if !is_narrow {
+            encoded.push_front(first);
+        }
+        encoded.push_front(word);
+        if let Some(to) = first_to {
+            encoded.push_front(to.0);
         }
         encoded
     }
@@ -203,7 +218,6 @@ impl<R: Fn(usize) -> u64> Iterator for Entries<R> {
 /// Appends an entry to a message of which `end` bytes are there, the name at least. Returns the end; `None`: there is no room for it.
 pub(super) fn append(message: &mut [u8], end: usize, head: &Head, body: &[u8]) -> Option<usize> {
     let header = Entry::of(head).encode(None);
-    let header = header.as_slice();
     let at = end.next_multiple_of(WORD);
     let body_at = at + header.len();
     let new_end = body_at + body.len();
@@ -212,7 +226,7 @@ pub(super) fn append(message: &mut [u8], end: usize, head: &Head, body: &[u8]) -
     }
     // The buffer had another use before.
     message[end..at].fill(0);
-    message[at..body_at].copy_from_slice(header);
+    message[at..body_at].copy_from_slice(header.as_slice());
     message[body_at..new_end].copy_from_slice(body);
     Some(new_end)
 }

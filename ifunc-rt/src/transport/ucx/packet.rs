@@ -11,7 +11,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 
 /// Where the body begins: the header right before it, and aligned.
 pub(super) const BODY: usize = BODY_ALIGN;
-const _: () = assert!(HEADER <= BODY && MAX_FIRST <= BODY);
+const _: () = assert!(HEADER <= BODY && MAX_FIRST == HEADER);
 
 /// A buffer, and what it is used for.
 #[derive(Debug)]
@@ -51,12 +51,10 @@ impl Packet {
         self.0[..BODY + len].copy_from_slice(&other.0[..BODY + len]);
     }
 
-    /// Copies a header to right before the body. Where it begins.
+    /// Copies a header, which ends the bytes, to right before the body.
     #[inline]
-    pub(super) fn set_header(&mut self, header: &[u8]) -> usize {
-        let at = BODY - header.len();
-        self.0[at..BODY].copy_from_slice(header);
-        at
+    pub(super) fn set_header(&mut self, bytes: &[u8; HEADER]) {
+        self.0[BODY - HEADER..BODY].copy_from_slice(bytes);
     }
 
     pub(super) fn purpose(&self) -> Purpose {
@@ -100,7 +98,12 @@ impl Pool {
     /// Bytes of packets that are kept for the next message.
     const MOST: usize = 8 << 20;
 
+    #[inline]
     fn class(len: usize) -> usize {
+        if len <= Packet::LEAST {
+            // Nearly always.
+            return 0;
+        }
         (len.max(Packet::LEAST).next_power_of_two() / Packet::LEAST).ilog2() as usize
     }
 

@@ -10,7 +10,7 @@ use ::ucx::{
 use super::credits::message_of;
 use super::engine::{Core, Locked};
 use super::events::{Data, EventQueue};
-use super::header::{Head, ONE_PIECE};
+use super::header::{HEADER, Head, ONE_PIECE};
 use super::packed::Entry;
 use super::packet::{BODY, Packet, Purpose};
 use super::table::{Connection, ConnectionId};
@@ -45,8 +45,8 @@ impl Locked<'_> {
     pub(super) fn send(
         &mut self,
         id: ConnectionId,
-        mut packet: Packet,
-        mut head: Head,
+        packet: Packet,
+        head: Head,
         len: usize,
     ) -> Option<Packet> {
         if !self.state.gather.is_empty() {
@@ -57,34 +57,9 @@ impl Locked<'_> {
         let Some(connection) = state.connections.get_mut(&id) else {
             return Some(packet);
         };
-        head.to = connection.peer;
-        let of_handshake = head.is_of_the_handshake();
-        let body = BODY..BODY + len;
-        let (header, data) = if of_handshake || len > ONE_PIECE {
-            (packet.set_header(&head.encode())..BODY, body)
-        } else {
-            let start = packet.set_header(Entry::of(&head).encode(Some(head.to)).as_slice());
-            (0..0, start..body.end)
-        };
-        let mut flags = Flags::default();
-        if of_handshake {
-            // The receiver learns by which endpoint it is answered.
-            flags = flags | Flags::REPLY;
-        }
-        if head.is_notice() || header.is_empty() {
-            // Never fetched.
-            flags = flags | Flags::EAGER;
-        }
-        let message = Parts {
-            header,
-            data,
-            flags,
-            sent: message_of(len),
-        };
-        let posted = connection.post_message(worker, id, am_id, packet, message);
+        let posted = connection.send(worker, id, am_id, packet, head, len);
         self.posted(id, posted)
     }
-
     /// Posts a message of parts of the packet.
     pub(super) fn post_message(
         &mut self,
@@ -103,7 +78,11 @@ impl Locked<'_> {
 
     /// The packet, if UCX is done with it.
     #[inline]
-    fn posted(&mut self, id: ConnectionId, posted: Result<Option<Packet>, Status>) -> Option<Packet> {
+    pub(super) fn posted(
+        &mut self,
+        id: ConnectionId,
+        posted: Result<Option<Packet>, Status>,
+    ) -> Option<Packet> {
         posted.unwrap_or_else(|status| {
             self.lose(id, "sending", status);
             None
@@ -121,11 +100,7 @@ impl Locked<'_> {
 
     /// Gives the memory of data back.
     pub(super) fn discard(&mut self, data: Data) {
-        match data {
-            Data::Copied(packet, _) => self.give(packet),
-            Data::Kept(kept) => self.worker.release(kept),
-            Data::Fetchable(message) => self.worker.discard(message),
-        }
+        discard(&mut self.worker, data);
     }
 
     /// An endpoint to a worker whose address came by other means. UCX contacts the worker later.
@@ -165,6 +140,16 @@ impl Locked<'_> {
     }
 }
 
+/// Gives the memory of data back.
+#[inline]
+pub(super) fn discard(worker: &mut Worker<EventQueue, Serialized>, data: Data) {
+    match data {
+        Data::Copied(packet, _) => worker.handler().pool.give(packet),
+        Data::Kept(kept) => worker.release(kept),
+        Data::Fetchable(message) => worker.discard(message),
+    }
+}
+
 /// The parts of a packet that are a message's, and how it is sent.
 pub(super) struct Parts {
     /// Empty: the message is a packed one.
@@ -176,6 +161,46 @@ pub(super) struct Parts {
 }
 
 impl Connection {
+    /// Sends `len` bytes of the packet's body to the peer. `Ok(Some)`: UCX is done with the packet.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        id: ConnectionId,
+        am_id: u16,
+        mut packet: Packet,
+        mut head: Head,
+        len: usize,
+    ) -> Result<Option<Packet>, Status> {
+        head.to = self.peer;
+        let of_handshake = head.is_of_the_handshake();
+        let body = BODY..BODY + len;
+        let (header, data) = if of_handshake || len > ONE_PIECE {
+            packet.set_header(&head.encode());
+            (BODY - HEADER..BODY, body)
+        } else {
+            let header = Entry::of(&head).encode(Some(head.to));
+            packet.set_header(&header.bytes());
+            (0..0, BODY - header.len()..body.end)
+        };
+        let mut flags = Flags::default();
+        if of_handshake {
+            // The receiver learns by which endpoint it is answered.
+            flags = flags | Flags::REPLY;
+        }
+        if head.is_notice() || header.is_empty() {
+            // Never fetched.
+            flags = flags | Flags::EAGER;
+        }
+        let message = Parts {
+            header,
+            data,
+            flags,
+            sent: message_of(len),
+        };
+        self.post_message(worker, id, am_id, packet, message)
+    }
+
     /// Posts a message of parts of the packet. `Ok(Some)`: UCX is done with it.
     #[inline]
     fn post_message(

@@ -10,7 +10,7 @@ use ::ucx::{Endpoint, EndpointId, OperationId, Status};
 use ifunc_abi::hello::Hello;
 
 use super::credits::{Incoming, UnderWay};
-use super::events::{Data, Event};
+use super::events::Data;
 use super::exchange::liveness::{Leaving, Liveness};
 use super::gather::{Gather, Pack, Unread};
 use super::handshake::{LONGEST, Mode, Nonce, Welcome};
@@ -74,8 +74,8 @@ pub(super) struct State {
     pub(super) expecting_since: Option<Instant>,
     /// Connections of a target that were parked until something happened to them.
     pub(super) ready: Vec<Key>,
-    /// Kept for the next events.
-    pub(super) events: Vec<Event>,
+    /// Endpoints that failed, which are dropped after the other events.
+    pub(super) failed: Vec<(EndpointId, Status)>,
     /// The worker is the application's again, and not used any more.
     pub(super) closed: bool,
     /// Endpoints of the application's of which it said that their peers are gone.
@@ -442,6 +442,20 @@ impl Connection {
         self.arrived.push_back(frame);
         self.unread.set(self.unread.get() + 1);
         self.signs.arrived.store(true, Ordering::Release);
+    }
+
+    /// Whether no frame is here, and the connection goes on.
+    pub(super) fn has_none(&self) -> bool {
+        self.arrived.is_empty() && self.gone.is_none()
+    }
+
+    /// The memory of a frame is free again. `true`: credits are due.
+    #[inline]
+    pub(super) fn release(&mut self, len: usize) -> bool {
+        match &mut self.stage {
+            Stage::Open { incoming, .. } => incoming.release(len),
+            _ => false,
+        }
     }
 
     /// The next frame, and whether its memory is to be given back as soon as it was executed.
