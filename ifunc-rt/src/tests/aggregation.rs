@@ -382,7 +382,8 @@ fn calls_between_answers_share_messages_over_ucx() {
         // All answers were there when the first was taken.
         (0, 20) => true,
         (between, all) => {
-            assert!(between <= all && all <= 20);
+            // The first calls share messages, too, where answers come before all of them are made.
+            assert!(between <= all && all <= 40, "{between} {all}");
             false
         }
     });

@@ -12,6 +12,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 
 use super::attached::{Attached, WorkerError, WorkerOptions};
 use super::events::EventQueue;
+use super::exit::{self, Busy};
 use super::gather::{Polling, Unread};
 use super::handshake::Mode;
 use super::lock::{Held, Lock};
@@ -49,6 +50,8 @@ pub(crate) struct Engine {
     attached: Option<Attached>,
     /// For what calls it from the watching thread.
     pub(super) own: Weak<Engine>,
+    /// Until everything else was dropped.
+    ending: Option<Busy>,
 }
 
 /// Connections with notices to read.
@@ -108,6 +111,10 @@ impl Engine {
         peer_timeout: Duration,
         mode: Mode,
     ) -> Result<Arc<Self>, Error> {
+        let _busy = Busy::begin().ok_or_else(|| Error {
+            doing: "making a worker of UCX while the process ends",
+            status: ucx.status(code::UCS_ERR_CANCELED),
+        })?;
         let carried = match mode {
             Mode::Messages => Features::AM,
             Mode::Puts => Features::RMA,
@@ -127,7 +134,7 @@ impl Engine {
         let mut state = State::new(mode);
         state.watch = settings::watch(peer_timeout);
         let unread = state.unread.clone();
-        Ok(Arc::new_cyclic(|own| Self {
+        let engine = Arc::new_cyclic(|own| Self {
             core: Lock::new(Core { worker, state }),
             event_fd: Some(event_fd),
             polls: AtomicU64::new(0),
@@ -137,7 +144,10 @@ impl Engine {
             am_id: MESSAGE,
             attached: None,
             own: Weak::clone(own),
-        }))
+            ending: None,
+        });
+        exit::register(&engine);
+        Ok(engine)
     }
 
     /// On a worker of the application's.
@@ -173,6 +183,7 @@ impl Engine {
             am_id: options.am_id,
             attached: Some(attached),
             own: Weak::clone(own),
+            ending: None,
         }))
     }
 
@@ -389,7 +400,7 @@ impl Locked<'_> {
             }
             // Also where there are always events: peers may see to that.
             let now = Instant::now();
-            if now >= deadline {
+            if now >= deadline || exit::is_over() {
                 return false;
             }
             if some {
@@ -415,6 +426,11 @@ impl Drop for Engine {
                 self.core.get_mut().worker.abandon();
             }
             return;
+        }
+        self.ending = Busy::begin();
+        if self.ending.is_none() {
+            // UCX takes its state down.
+            return self.core.get_mut().worker.abandon();
         }
         let mut locked = self.lock();
         locked.wait_for_closes();

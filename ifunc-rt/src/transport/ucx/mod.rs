@@ -17,6 +17,8 @@
 //! A side that closes a connection says in its `FIN` how many frames it sent, and waits for a bounded time for the `FIN_ACK`. How soon a peer
 //! that died or vanished is noticed, and which devices are used, is in [`settings`].
 //!
+//! The end of the process does not take UCX's state away from a thread that uses it ([`exit`]).
+//!
 //! **Where it was tested.** Over TCP and shared memory only. On RDMA hardware it was not.
 //!
 //! **Trust.** The socket of a target takes any bytes, and authenticates a source where the target has keys. UCX itself listens at a port
@@ -36,6 +38,7 @@ mod dispatch;
 mod engine;
 mod events;
 mod exchange;
+mod exit;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod gather;

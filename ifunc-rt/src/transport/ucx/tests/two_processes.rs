@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::in_hand::Pair;
 use super::*;
+use crate::transport::ucx::handshake::Mode;
 
 const ROLE: &str = "IFUNC_TEST_ROLE";
 const ADDRESS: &str = "IFUNC_TEST_ADDRESS";
@@ -136,6 +138,7 @@ fn child() {
         "echo" => echo(&address),
         "echoes" => be_echoed(&address),
         "survive" => super::vanished::survive(&address),
+        "exit" => exit_beside_connections(&address),
         "stream" => stream(connect(&address.parse().unwrap(), soon()).unwrap()),
         role => panic!("no role {role}"),
     }
@@ -448,4 +451,51 @@ fn a_killed_target_is_noticed_without_any_socket() {
     println!("over {over}: noticed after {took:?}");
     assert!(took < Duration::from_secs(8), "noticed after {took:?}");
     survivor.wait().unwrap();
+}
+
+/// Ends this process while another thread makes, uses and closes connections.
+fn exit_beside_connections(milliseconds: &str) {
+    let began = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let begins = began.clone();
+    std::thread::spawn(move || {
+        for n in 0u64.. {
+            let mut pair = Pair::new(Mode::Messages, &small());
+            if n == 0 {
+                begins.wait();
+            }
+            for n in 1..100 {
+                if send(&mut pair.source, &content(n, 40)).unwrap().is_none() {
+                    break;
+                }
+                let _ = receive(&mut pair.target).unwrap();
+            }
+        }
+    });
+    began.wait();
+    std::thread::sleep(Duration::from_millis(milliseconds.parse().unwrap()));
+    std::process::exit(7);
+}
+
+#[test]
+fn a_process_may_end_while_a_thread_uses_ucx() {
+    if !has_ucx() {
+        return;
+    }
+    for milliseconds in 0..20 {
+        let mut child = child_command(&[], "exit", &milliseconds.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let output = child.wait_with_output().unwrap();
+        drop(input);
+        assert_eq!(
+            output.status.code(),
+            Some(7),
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 }
