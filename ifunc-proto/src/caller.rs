@@ -10,7 +10,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::attention::Attention;
 use crate::batch::OpenBatch;
-use crate::calls::{Calls, Lost, Request, Retry, Run, recorded};
+use crate::calls::{Calls, LastSend, Lost, Request, Retry, Run, recorded};
 use crate::connection::{Connection, TOO_FAR_AHEAD};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::Turn;
@@ -624,7 +624,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         if !wants_completion {
             let sequence = tx.commit_reserved(reserved, Header::new(Kind::Exec, handle, 0), len);
-            self.calls.last_send = Some((sequence, handle));
+            self.calls.last_send = LastSend::new(sequence, handle);
             return Some(Ok(0));
         }
         let retry = match self.handles[handle as usize].image.is_idempotent() {
@@ -774,7 +774,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// consumed a frame.
     #[cold]
     pub(crate) fn lose(&mut self, why: &str, is_unconsumed: impl FnOnce(u32) -> bool) {
-        if let Some((sequence, handle)) = self.calls.last_send.take()
+        let last_send = std::mem::replace(&mut self.calls.last_send, LastSend::NONE);
+        if let Some((sequence, handle)) = last_send.get()
             && is_unconsumed(sequence)
         {
             self.report_sent(handle, sequence, Err(Box::new(Lost::Indeterminate)));

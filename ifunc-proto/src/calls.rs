@@ -46,6 +46,26 @@ impl Retry {
     }
 }
 
+/// Sequence number and handle of a send, in one word: it is stored for every send, and in a stream each store counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastSend(u64);
+
+impl LastSend {
+    /// That of no send.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    /// `handle` is the index of one of the caller's handles, and less than [`u32::MAX`].
+    #[inline(always)]
+    pub(crate) fn new(sequence: u32, handle: u32) -> Self {
+        Self(u64::from(handle) << 32 | u64::from(sequence))
+    }
+
+    #[inline]
+    pub(crate) fn get(self) -> Option<(u32, u32)> {
+        (self != Self::NONE).then_some((self.0 as u32, (self.0 >> 32) as u32))
+    }
+}
+
 /// The table of calls. Tokens are consecutive numbers: a late completion never reaches another call, and calls that are begun
 /// one after another share a head in a batch. `U` is what the driver keeps with a call, such as a waker.
 #[derive(Debug)]
@@ -60,8 +80,8 @@ pub struct Calls<U> {
     in_flight: u32,
     /// Ended calls that were not taken, before the last answers were received.
     left_before: usize,
-    /// The last invocation that wants no completion and may not have been consumed: sequence number and handle.
-    pub(crate) last_send: Option<(u32, u32)>,
+    /// The last invocation that wants no completion and may not have been consumed.
+    pub(crate) last_send: LastSend,
     /// The driver's data of calls that ended since the driver last took it.
     pub(crate) ended: Vec<U>,
     /// Partial answers that were not taken, by token.
@@ -154,7 +174,7 @@ impl<U> Calls<U> {
             in_use: 0,
             in_flight: 0,
             left_before: 0,
-            last_send: None,
+            last_send: LastSend::NONE,
             ended: Vec::new(),
             partials: BTreeMap::new(),
             answers: AnswerMemory::new(max_answers),
@@ -332,10 +352,10 @@ impl<U> Calls<U> {
         };
         // The peer processes frames in order: it has consumed what was sent before this request.
         if is_completed
-            && let Some((last, _)) = self.last_send
+            && let Some((last, _)) = self.last_send.get()
             && (sequence.wrapping_sub(last) as i32) > 0
         {
-            self.last_send = None;
+            self.last_send = LastSend::NONE;
         }
         if retry.is_some() {
             drop_retry(retry);

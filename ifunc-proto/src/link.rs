@@ -74,6 +74,13 @@ pub trait Outbound {
     #[inline(always)]
     fn wake(&mut self) {}
 
+    /// How many frames were committed, for a caller that looks after other things once in so many. A transport that does not count says
+    /// [`u64::MAX`]: such a caller does then for each.
+    #[inline]
+    fn sent(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Frames that are committed before [`flush`](Self::flush) follow each other at once. The transport may send them together.
     fn hold(&mut self) {}
 

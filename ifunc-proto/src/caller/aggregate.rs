@@ -6,7 +6,7 @@ use ifunc_abi::frame::{Header, Kind};
 use super::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
 use crate::attention::Attention;
 use crate::batch::Joining;
-use crate::calls::{Lost, Request, Retry};
+use crate::calls::{LastSend, Lost, Request, Retry};
 use crate::link::{LinkError, Outbound};
 
 impl<I: Image + Clone, U> Caller<I, U> {
@@ -245,7 +245,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             }
         }
         if let Some(handle) = self.batch.last_send_of(part) {
-            self.calls.last_send = Some((sequence, handle));
+            self.calls.last_send = LastSend::new(sequence, handle);
         }
         self.batch.remove(part);
         self.end_batch();

@@ -5,7 +5,7 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind};
 
 use super::{Caller, Image};
 use crate::attention::Attention;
-use crate::calls::{Request, Retry};
+use crate::calls::{LastSend, Request, Retry};
 use crate::link::{LinkError, Outbound};
 
 impl<I: Image + Clone, U> Caller<I, U> {
@@ -78,7 +78,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         } else if !matches!(header.kind, Kind::Exec | Kind::Travel) {
             // A frame between nodes. Its token is none of a call.
         } else if header.token == 0 {
-            self.calls.last_send = Some((sequence, header.handle));
+            self.calls.last_send = LastSend::new(sequence, header.handle);
         } else {
             self.calls.sent(header.token, sequence);
         }

@@ -5,7 +5,7 @@ use ifunc_abi::travel::TravelHead;
 use zerocopy::IntoBytes;
 
 use super::{Caller, Image, NotSent, Submission, SubmitError};
-use crate::calls::{Request, recorded};
+use crate::calls::{LastSend, Request, recorded};
 use crate::connection::Connection;
 use crate::link::{Link, LinkError, Outbound};
 
@@ -136,7 +136,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 self.calls.begin_sent(Request::Traveling(handle), None, send)
             } else {
                 send(0);
-                self.calls.last_send = Some((sequence, handle));
+                self.calls.last_send = LastSend::new(sequence, handle);
                 0
             };
             Accepted {

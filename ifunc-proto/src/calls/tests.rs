@@ -17,9 +17,9 @@ fn a_token_finds_its_own_call_and_only_once() {
     calls.sent(first, 7);
     assert!(calls.take(first).is_none());
     calls.set_user(first, Some(()));
-    calls.last_send = Some((6, 0));
+    calls.last_send = LastSend::new(6, 0);
     assert!(calls.end_small(first, Status::Executed, &[][..]));
-    assert_eq!(calls.last_send, None, "frame 6 was consumed before frame 7");
+    assert_eq!(calls.last_send.get(), None, "frame 6 was consumed before frame 7");
     calls.ended.clear();
     assert!(!calls.end_small(first, Status::Executed, &[][..]));
     assert!(calls.take(first).is_some());
@@ -154,14 +154,18 @@ fn a_completion_tells_of_what_was_sent_before_it_and_not_of_what_was_sent_with_i
         let mut calls = Calls::<u32>::new(usize::MAX);
         let token = calls.begin(Request::Flush, None);
         calls.sent(token, sequence);
-        calls.last_send = Some((last, 5));
+        calls.last_send = LastSend::new(last, 5);
         calls.end_small(token, Status::Executed, &[][..]);
-        assert_eq!(calls.last_send.is_none(), is_consumed, "{sequence} after {last}");
+        assert_eq!(
+            (calls.last_send == LastSend::NONE),
+            is_consumed,
+            "{sequence} after {last}"
+        );
         let failed = calls.begin(Request::Flush, None);
         calls.sent(failed, sequence);
-        calls.last_send = Some((last, 5));
+        calls.last_send = LastSend::new(last, 5);
         calls.end_lost(failed, Box::new(Lost::Indeterminate));
-        assert_eq!(calls.last_send, Some((last, 5)), "it tells of nothing");
+        assert_eq!(calls.last_send.get(), Some((last, 5)), "it tells of nothing");
     }
     assert_eq!([0, 1, 2, u32::MAX].map(recorded), [1, 1, 2, u32::MAX]);
 }

@@ -94,8 +94,9 @@ pub(crate) struct Signals {
     pub(crate) received: u64,
     /// Bytes that the last attempt had no credit for.
     pub(crate) lacking: usize,
-    /// Frames that may be sent before the connection checks whether waiters for credit exist, and whether its peer lives.
-    pub(crate) unexamined: u32,
+    /// Until so many frames were sent over the link, the connection need not check whether waiters for credit exist, and whether its peer
+    /// lives.
+    pub(crate) examined_until: u64,
     /// Waiters for credit exist.
     pub(crate) is_crowded: bool,
     /// The caller must leave credit to them.
@@ -131,7 +132,7 @@ impl Signals {
     pub(super) fn crowd(&mut self, is_crowded: bool, is_refused: bool) {
         (self.is_crowded, self.is_refused) = (is_crowded, is_refused);
         if is_crowded {
-            self.unexamined = 0;
+            self.examined_until = 0;
         }
     }
 

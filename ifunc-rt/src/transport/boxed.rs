@@ -35,6 +35,10 @@ impl Outbound for Box<dyn Tx> {
         (**self).commit(header, len)
     }
 
+    fn sent(&self) -> u64 {
+        (**self).sent()
+    }
+
     fn hold(&mut self) {
         (**self).hold();
     }

@@ -164,6 +164,7 @@ impl Connection {
         };
         with_link!(link, link => self.protocol.connect(link, peer));
         self.link = Some(link);
+        self.signals.examined_until = 0;
     }
 
     /// As [`relink`](Self::relink), after an earlier link died.
@@ -253,7 +254,6 @@ impl Connection {
         submission: &Submission,
         encode: &mut impl Encode<Error = Error>,
     ) -> Option<bool> {
-        let unexamined = self.signals.unexamined.checked_sub(1)?;
         let Some(Link {
             ends: Ends::Shm(link),
             ..
@@ -261,8 +261,10 @@ impl Connection {
         else {
             return None;
         };
+        if link.tx.sent() >= self.signals.examined_until {
+            return None;
+        }
         self.protocol.submit_at_once(link, submission, encode)?.ok()?;
-        self.signals.unexamined = unexamined;
         Some(link.tx.must_wake())
     }
 
@@ -320,9 +322,16 @@ impl Connection {
     /// [Examines](Self::examine) before a submission, if that is due. `false`: it is the turn of waiters for credit.
     #[inline(always)]
     fn is_examined(&mut self, bytes: usize) -> bool {
-        let (unexamined, is_due) = self.signals.unexamined.overflowing_sub(1);
-        self.signals.unexamined = unexamined;
-        !is_due || self.examine(bytes)
+        self.sent() < self.signals.examined_until || self.examine(bytes)
+    }
+
+    /// How many frames were sent over the link.
+    #[inline(always)]
+    fn sent(&mut self) -> u64 {
+        match &mut self.link {
+            Some(link) => with_link!(link, link => link.tx.sent()),
+            None => u64::MAX,
+        }
     }
 
     /// Before a submission: [prepares](Self::prepare) if the tick has passed, or waiters for credit exist. `false`: it is their turn.
@@ -333,7 +342,8 @@ impl Connection {
         if unexamined.is_some() {
             self.asked.count();
         }
-        self.signals.unexamined = unexamined.unwrap_or(0);
+        self.signals.examined_until =
+            unexamined.map_or(0, |frames| self.sent().saturating_add(1 + u64::from(frames)));
         unexamined.is_some() || self.prepare(bytes)
     }
 
@@ -554,7 +564,7 @@ impl Connection {
         if unexamined.is_some() {
             return unexamined;
         }
-        self.signals.unexamined = 0;
+        self.signals.examined_until = 0;
         if let Some(link) = &mut self.link
             && self.service.is_none()
             && link.waiter.check_peer_closed()

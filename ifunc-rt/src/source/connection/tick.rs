@@ -19,7 +19,7 @@ impl Tick {
     /// Readings per tick of a source that does not read the clock for every frame.
     const READINGS: u32 = 16;
     /// Most frames without a reading. It bounds what is sent without one after a pause.
-    const MAX_STRIDE: u32 = 15;
+    const MAX_STRIDE: u32 = 63;
 
     /// The current tick.
     pub(super) fn now() -> Self {

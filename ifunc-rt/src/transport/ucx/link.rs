@@ -344,6 +344,10 @@ impl Outbound for Sender {
         sequence
     }
 
+    fn sent(&self) -> u64 {
+        self.window.sent().frames
+    }
+
     fn hold(&mut self) {
         self.next = Next::MoreAtOnce;
     }
@@ -398,6 +402,7 @@ impl Receiver {
         let may_progress = self.polled == engine.polls() && !engine.polling.is_here();
         if may_progress && connection(&mut locked, self.handle.id)?.has_none() {
             locked.progress();
+            self.polled = engine.polls();
         }
         let Core { worker, state } = &mut *locked;
         let connection = state.connections.get_mut(&self.handle.id).ok_or(CLOSED)?;

@@ -274,6 +274,11 @@ impl<S: Shared> Outbound for Producer<S> {
     }
 
     #[inline(always)]
+    fn sent(&self) -> u64 {
+        self.next()
+    }
+
+    #[inline(always)]
     fn wake(&mut self) {
         self.shared.wake_peer();
     }

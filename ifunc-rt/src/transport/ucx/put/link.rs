@@ -106,6 +106,10 @@ impl Outbound for Sender {
         frame.0
     }
 
+    fn sent(&self) -> u64 {
+        self.producer.sent()
+    }
+
     fn is_unconsumed(&mut self, sequence: u32) -> bool {
         // The last credits of a peer that is gone are all that it will ever say.
         self.producer.credit(self.view.credits()).is_err() || self.producer.is_unconsumed(sequence)

@@ -80,6 +80,11 @@ impl Producer {
         self.layout.size().max_body()
     }
 
+    /// How many frames were put.
+    pub(crate) fn sent(&self) -> u64 {
+        self.window.sent().frames
+    }
+
     /// Whether a frame with a body of `len` bytes may be put where so much is under way. A shorter one may then be, too.
     pub(crate) fn has_room(&self, len: usize, under_way: UnderWay) -> bool {
         let taken = Place::new(self.at, self.layout.lines(), len).taken;
