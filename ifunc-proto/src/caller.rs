@@ -774,8 +774,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// consumed a frame.
     #[cold]
     pub(crate) fn lose(&mut self, why: &str, is_unconsumed: impl FnOnce(u32) -> bool) {
-        let last_send = std::mem::replace(&mut self.calls.last_send, LastSend::NONE);
-        if let Some((sequence, handle)) = last_send.get()
+        if let Some((sequence, handle)) = self.calls.last_send.take()
             && is_unconsumed(sequence)
         {
             self.report_sent(handle, sequence, Err(Box::new(Lost::Indeterminate)));

@@ -60,6 +60,11 @@ impl LastSend {
         Self(u64::from(handle) << 32 | u64::from(sequence))
     }
 
+    /// The send, and none from now on.
+    pub(crate) fn take(&mut self) -> Option<(u32, u32)> {
+        std::mem::replace(self, Self::NONE).get()
+    }
+
     #[inline]
     pub(crate) fn get(self) -> Option<(u32, u32)> {
         (self != Self::NONE).then_some((self.0 as u32, (self.0 >> 32) as u32))

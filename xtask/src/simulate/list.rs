@@ -41,7 +41,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "the last send is remembered beyond its link",
         "caller.rs",
         "self.calls.last_send.take()",
-        "self.calls.last_send",
+        "self.calls.last_send.get()",
     ),
     mutant(
         "a dropped call's token is free too early",
