@@ -37,7 +37,7 @@ impl RingSize {
     }
 
     /// That of the ring of a connection beside `others`. The slots of all rings together are to stay in the caches of a processor: with 1000
-    /// sources that have their turns, a message took 67 to 89 ns with 4096 slots for each, and 42 to 50 ns with 256. One of a few sources
+    /// sources that have their turns, a message took 67 to 89 ns with 4096 slots for each, and 42 to 53 ns with 256. One of a few sources
     /// gains from many slots: see [`ListenConfig::with_hello`].
     pub(crate) fn beside(self, others: u32) -> Self {
         let share = match others {
