@@ -157,7 +157,7 @@ fn a_completion_tells_of_what_was_sent_before_it_and_not_of_what_was_sent_with_i
         calls.last_send = LastSend::new(last, 5);
         calls.end_small(token, Status::Executed, &[][..]);
         assert_eq!(
-            (calls.last_send == LastSend::NONE),
+            calls.last_send.get().is_none(),
             is_consumed,
             "{sequence} after {last}"
         );

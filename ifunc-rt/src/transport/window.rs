@@ -199,20 +199,22 @@ impl ReceiveWindow {
     #[inline(always)]
     pub(crate) fn release(&mut self, data: u64) -> bool {
         self.released.add(data);
-        self.is_due(data)
+        self.is_due(self.released, data)
     }
 
     /// The result of [`release`](Self::release) for a frame whose body takes `data`.
     #[cfg(any(test, feature = "ucx", feature = "tls"))]
     #[inline(always)]
     pub(crate) fn is_due_after(&self, data: u64) -> bool {
-        self.released.frames + 1 >= self.due.frames || data > 0 && self.released.data + data >= self.due.data
+        let mut released = self.released;
+        released.add(data);
+        self.is_due(released, data)
     }
 
-    /// Whether to publish now, after frames were released whose bodies took `data` each.
+    /// Whether to publish when so much was released, the last of it frames whose bodies took `data` each.
     #[inline(always)]
-    fn is_due(&self, data: u64) -> bool {
-        self.released.frames >= self.due.frames || data > 0 && self.released.data >= self.due.data
+    fn is_due(&self, released: Credits, data: u64) -> bool {
+        released.frames >= self.due.frames || data > 0 && released.data >= self.due.data
     }
 
     /// How many more frames, whose bodies take `data` each, are released before it is time to publish: at least one.
@@ -226,7 +228,7 @@ impl ReceiveWindow {
     pub(crate) fn release_all(&mut self, count: u64, data: u64) -> bool {
         self.released.frames += count;
         self.released.data += count * data;
-        self.is_due(data)
+        self.is_due(self.released, data)
     }
 
     /// What to publish. `None`: the peer knows it.

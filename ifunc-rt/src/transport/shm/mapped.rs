@@ -117,7 +117,7 @@ unsafe impl Shared for Mapped {
         let slot = self.slot(frame);
         words::store_words(&slot.words, words);
         words::store_commit(&slot.commit, commit);
-        // Found after the stores: it takes a register less at a time, which the caller would save by a store of its own.
+        // The address is computed after the stores: fewer registers are in use at once, and the caller need not store any of its own.
         prefetch::for_writing(self.slot(frame + AHEAD));
     }
 

@@ -21,6 +21,7 @@ pub(super) fn new(
         connection: Arc::clone(connection),
         max_body,
         packet: Packet::default(),
+        sent: 0,
     };
     let rx = Receiver {
         connection: Arc::clone(connection),
@@ -42,6 +43,8 @@ struct Sender {
     max_body: usize,
     /// The body of the next frame.
     packet: Packet,
+    /// Frames sent.
+    sent: u64,
 }
 
 impl Sender {
@@ -87,10 +90,15 @@ impl Outbound for Sender {
         }
         let sequence = self.connection.send(&mut state, header.words(), &self.packet);
         drop(state);
+        self.sent += 1;
         if self.packet.capacity() > Self::KEPT {
             self.packet = Packet::default();
         }
         sequence
+    }
+
+    fn sent(&self) -> u64 {
+        self.sent
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {

@@ -19,7 +19,10 @@ impl Locked<'_> {
     /// Dispatches all events; whether there were any.
     #[inline]
     pub(super) fn dispatch(&mut self) -> bool {
-        let some = !self.worker.handler().is_empty() && self.dispatch_events();
+        let some = !self.worker.handler().is_empty();
+        if some {
+            self.dispatch_events();
+        }
         if self.engine().has_notices_pending() {
             self.receive_pending_notices();
         }
@@ -30,7 +33,7 @@ impl Locked<'_> {
     }
 
     #[inline(never)]
-    fn dispatch_events(&mut self) -> bool {
+    fn dispatch_events(&mut self) {
         self.state.sleeps = 0;
         loop {
             let event = self.worker.handler().pop();
@@ -43,7 +46,6 @@ impl Locked<'_> {
                 None => self.drop_endpoints(),
             }
         }
-        true
     }
 
     /// Drops the endpoints that failed, and those of peers that broke the protocol.

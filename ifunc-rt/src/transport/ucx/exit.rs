@@ -71,12 +71,12 @@ pub(super) fn register(engine: &Arc<Engine>) {
 
 fn stop() {
     let is_none_busy = || BUSY.load(Ordering::SeqCst) == 0;
-    wait(LINGER + CLOSING, is_none_busy);
+    wait(Instant::now() + LINGER + CLOSING, is_none_busy);
     IS_OVER.store(true, Ordering::SeqCst);
     let until = Instant::now() + PATIENCE;
     let engines = std::mem::take(&mut *ENGINES.lock().unwrap_or_else(PoisonError::into_inner));
     for engine in engines.iter().filter_map(Weak::upgrade) {
-        wait(until - Instant::now().min(until), || match engine.try_lock() {
+        wait(until, || match engine.try_lock() {
             Some(locked) => {
                 std::mem::forget(locked);
                 true
@@ -86,12 +86,11 @@ fn stop() {
         // It does not end any more.
         std::mem::forget(engine);
     }
-    wait(until - Instant::now().min(until), is_none_busy);
+    wait(until, is_none_busy);
 }
 
-/// Waits for at most so long.
-fn wait(at_most: Duration, mut is_done: impl FnMut() -> bool) {
-    let until = Instant::now() + at_most;
+/// Waits until then at most. The threads that it waits for tell nobody.
+fn wait(until: Instant, mut is_done: impl FnMut() -> bool) {
     while !is_done() && Instant::now() < until {
         std::thread::sleep(PAUSE);
     }

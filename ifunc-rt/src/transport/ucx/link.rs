@@ -622,12 +622,16 @@ impl Waiter for Handle {
     }
 
     fn check_peer_closed(&self) -> bool {
-        for _ in 0..Self::STEPS {
-            if self.signs.is_gone() || !self.engine.lock().progress() {
-                break;
+        // A worker that was left is not used any more, and its connections are gone.
+        if !self.signs.is_gone() {
+            let mut locked = self.engine.lock();
+            for _ in 0..Self::STEPS {
+                if self.signs.is_gone() || !locked.progress() {
+                    break;
+                }
             }
+            locked.check_hung_up(self.id);
         }
-        self.engine.lock().check_hung_up(self.id);
         self.signs.is_gone()
     }
 }

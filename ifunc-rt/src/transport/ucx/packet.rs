@@ -100,11 +100,11 @@ impl Pool {
 
     #[inline]
     fn class(len: usize) -> usize {
-        if len <= Packet::LEAST {
+        match len {
             // Nearly always.
-            return 0;
+            ..=Packet::LEAST => 0,
+            _ => (len.next_power_of_two() / Packet::LEAST).ilog2() as usize,
         }
-        (len.max(Packet::LEAST).next_power_of_two() / Packet::LEAST).ilog2() as usize
     }
 
     /// A packet for a body of `len` bytes, whose contents are arbitrary.

@@ -60,6 +60,7 @@ impl Locked<'_> {
         let posted = connection.send(worker, id, am_id, packet, head, len);
         self.posted(id, posted)
     }
+
     /// Posts a message of parts of the packet.
     pub(super) fn post_message(
         &mut self,
