@@ -477,10 +477,14 @@ impl Executor for ImageExecutor {
         }
         // By the local values: an ifunc can overwrite the batch.
         let started = (session.gate.passages.started() as usize).clamp(1, count);
-        if let Some(answers) = &mut answers {
-            answers.validate(started);
-        }
-        if code == context::MAIN_OK && room.is_none_or(|room| ctx.answer_len <= room) {
+        let is_in_place = match &mut answers {
+            None => true,
+            Some(answers) => {
+                answers.validate(started);
+                ctx.answer_len <= answers.max_answer
+            }
+        };
+        if code == context::MAIN_OK && is_in_place {
             return BatchEnd {
                 executed: started,
                 failed: None,

@@ -153,6 +153,10 @@ pub const MIN_RUN: usize = 4;
 /// Frames with one header that arrived one after another, with bodies of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameRun<B> {
+    /// Sequence number of the first one.
+    pub sequence: u32,
+    /// Length of each body in bytes.
+    pub len: usize,
     /// From the begin of the first body to the end of the last one.
     pub bodies: B,
     /// Distance between two bodies in bytes.
@@ -187,16 +191,15 @@ pub trait Inbound {
     /// Returns the memory of the peeked frame to the transport.
     fn release(&mut self);
 
-    /// A cheap test: `true` if [`peek_run`](Self::peek_run) may find a run. Only a transport that is
-    /// [in order](Self::IN_ORDER) has runs.
+    /// The next frame, if its header is a [plain one](Header::parse_plain) of this kind, and the frames after it that arrived, have the same
+    /// header, and bodies of the same length: at least [`MIN_RUN`], at most as many as `most` says of that length. The first of them is the
+    /// peeked frame then. Only a transport that is [in order](Self::IN_ORDER) has runs.
     #[inline(always)]
-    fn begins_run(&self) -> bool {
-        false
-    }
-
-    /// The peeked frame, which has these words and a body of `len` bytes, and the frames after it that arrived and have the same: at
-    /// least [`MIN_RUN`], at most `most`. It stays the peeked frame.
-    fn peek_run(&mut self, _words: [u64; 2], _len: usize, _most: usize) -> Option<FrameRun<Self::Body<'_>>> {
+    fn peek_run(
+        &mut self,
+        _kind: Kind,
+        _most: impl FnOnce(usize) -> usize,
+    ) -> Option<(Header, FrameRun<Self::Body<'_>>)> {
         None
     }
 
@@ -211,12 +214,9 @@ pub trait Inbound {
         false
     }
 
-    /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead. `true`: it is one, and
-    /// may have [runs](Self::begins_run).
+    /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead.
     #[inline(always)]
-    fn begin_poll(&mut self) -> bool {
-        false
-    }
+    fn begin_poll(&mut self) {}
 
     /// A poll ended, which `found` a frame or nothing.
     fn end_poll(&mut self, _found: bool) {}

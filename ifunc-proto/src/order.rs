@@ -156,13 +156,16 @@ pub(crate) const MAX_TOGETHER: usize = 1 << 10;
 /// Units of an `Install`, however small its image is.
 const INSTALL: u32 = 8;
 /// Factor by which the invocations of the next poll grow after a poll that used up its quantum.
-const GROWTH: u32 = 4;
+const GROWTH: u32 = 8;
 
 /// Units of an invocation in a frame of its own. After an idle poll it is dearer: a poll has room for few of them then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Price(u32);
 
 impl Price {
+    /// One invocation uses up a poll.
+    pub(crate) const WHOLE: Self = Self(UNITS as u32);
+
     /// The price at which one poll has room for so many small invocations, at most [`UNITS`].
     #[inline]
     pub(crate) fn for_invocations(invocations: usize) -> Self {
@@ -421,7 +424,7 @@ mod tests {
         let prices = [0, 1, 2, 3, 16, 63, 64, 65, usize::MAX].map(|most| Price::for_invocations(most).0);
         assert_eq!(prices, [64, 64, 32, 21, 4, 1, 1, 1, 1]);
         let falling = [64, 21, 16, 7, 4, 3, 1].map(|price| Price(price).next().0);
-        assert_eq!(falling, [16, 5, 4, 1, 1, 1, 1]);
+        assert_eq!(falling, [8, 2, 2, 1, 1, 1, 1]);
 
         // 4 KiB are a unit.
         for (bytes, units) in [(0, 0), (4095, 0), (4096, 1), (8191, 1), (8192, 2), (1 << 20, 256)] {

@@ -39,32 +39,31 @@ const PATHS: &[Path] = &[
         own: || 0.0,
         usual: 98.0,
         // Sent by the second attempt: the first one, which saves no registers, examines nothing.
-        first: 477.0,
+        first: 468.0,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
         what: "poll",
         messages: 1,
         own: alone,
-        usual: 307.0,
-        first: 401.0,
+        usual: 249.0,
+        first: 343.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
         what: "poll-many",
         messages: BATCH,
         own: alone,
-        usual: 222.5,
-        first: 222.5,
+        usual: 118.5,
+        first: 118.5,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         own: alone,
-        // A send asks its link how many frames it has sent, instead of counting them itself.
-        usual: 982.0,
-        first: 1393.0,
+        usual: 936.0,
+        first: 1343.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.
     Path {
@@ -79,8 +78,8 @@ const PATHS: &[Path] = &[
         what: "batch-poll",
         messages: TOGETHER,
         own: together,
-        usual: 5.4,
-        first: 5.4,
+        usual: 5.5,
+        first: 5.5,
     },
     // The source: as `batch-send`, with `call_many`.
     Path {
@@ -95,8 +94,8 @@ const PATHS: &[Path] = &[
         what: "batch-answer",
         messages: TOGETHER,
         own: together,
-        usual: 13.6,
-        first: 13.6,
+        usual: 13.8,
+        first: 13.8,
     },
     // The source: receives the answers to a batch.
     Path {

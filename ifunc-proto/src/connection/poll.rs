@@ -1,7 +1,8 @@
 //! Polling a connection that serves: what has arrived is processed, within a quantum.
 //!
-//! The fast path is one loop over invocations that come in a frame of their own, in order. Everything else leaves it in
-//! [`Connection::unusual_frames`], which returns to it once nothing unusual is left.
+//! The fast path is invocations that come in a frame of their own, in order: [`Connection::plain_frame`]. The first poll after an idle one
+//! processes one of them and no other; later ones process several, alike ones among them as a [run](super::run). Everything else is
+//! processed in [`Connection::unusual_frames`], which returns to the fast path once nothing unusual is left.
 
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
@@ -23,6 +24,27 @@ pub(super) struct Polled {
     pub(super) is_exhausted: bool,
 }
 
+impl From<Quantum> for Polled {
+    fn from(quantum: Quantum) -> Self {
+        Self {
+            processed: quantum.processed,
+            is_exhausted: quantum.is_exhausted(),
+        }
+    }
+}
+
+/// What came of looking at the next frame.
+enum Next {
+    /// It was an invocation, and it is done: nothing is owed to the peer.
+    Done,
+    /// It was an invocation, and something else followed. `false`: the poll processes no other frame.
+    Concluded(bool),
+    /// It is parked, out of turn, or no plain invocation.
+    Unusual,
+    /// There is none, or the connection is over.
+    None,
+}
+
 impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// Processes a fair quantum of what has arrived: runs invocations on `host`, and receives completions. Returns how many
     /// frames and entries of batches were processed. A driver sleeps only after a poll that returned 0: that one has
@@ -39,12 +61,20 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         if !self.is_fast {
             return self.poll_unusual(link, host);
         }
-        let (_, rx) = link.split();
-        let polled = if rx.begin_poll()
-            && !H::TAKES
-            && Quantum::new(self.price).admits_invocations(MIN_RUN)
-            && rx.begins_run()
-        {
+        link.split().1.begin_poll();
+        let mut quantum = Quantum::new(self.price);
+        let polled = if self.price == Price::WHOLE {
+            match self.plain_frame(link, host, &mut quantum) {
+                Next::Done => {
+                    // Nearly always: the quantum was this frame's.
+                    self.price = Price::WHOLE.next();
+                    link.split().1.end_poll(true);
+                    return Ok(1);
+                }
+                Next::Concluded(_) | Next::None => quantum.into(),
+                Next::Unusual => self.frames(link, host),
+            }
+        } else if !H::TAKES && quantum.admits_invocations(MIN_RUN) && !link.split().1.is_empty() {
             self.frame_runs(link, host)
         } else {
             self.frames(link, host)
@@ -79,50 +109,66 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let mut quantum = Quantum::new(self.price);
         let mut goes_on = self.is_fast || self.unusual_frames(link, host, &mut quantum);
         while goes_on && !quantum.is_exhausted() {
-            let (tx, rx) = link.split();
-            let plain = match rx.peek_plain(Kind::Exec) {
-                Some(plain) => Some(plain),
-                None => match rx.peek() {
-                    Ok(Some(frame)) => {
-                        Header::parse_plain(frame.words, Kind::Exec).map(|header| (header, frame))
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        self.over(error.into());
-                        break;
-                    }
-                },
+            goes_on = match self.plain_frame(link, host, &mut quantum) {
+                Next::Done => true,
+                Next::Concluded(goes_on) => goes_on,
+                Next::Unusual => self.unusual_frames(link, host, &mut quantum),
+                Next::None => break,
             };
-            let is_next = |frame: &Frame<_>| L::Rx::IN_ORDER || self.order.turn(frame.sequence) == Turn::Now;
-            let (Some((header, frame)), Some(server)) =
-                (plain.filter(|(_, frame)| is_next(frame)), &mut self.server)
-            else {
-                goes_on = self.unusual_frames(link, host, &mut quantum);
-                continue;
-            };
-            let (order, is_owing) = (&mut self.order, server.replies.owes());
-            // An invocation that wants no answer needs nothing of the outgoing direction.
-            if header.token | u64::from(is_owing) == 0 {
-                let (own, call) = (Some((order, &mut quantum)), (header.handle, 0));
-                match server.images.invoke(host, own, call, false, frame, None) {
-                    Ok(_) => rx.release(),
-                    Err(unanswered) => goes_on = self.next_unanswered(link, host, unanswered),
-                }
-                continue;
-            }
-            match server.exec(tx, host, order, &mut quantum, header, frame) {
-                Ok(Progress::Done) => rx.release(),
-                Ok(Progress::Owing) => {
-                    rx.release();
-                    self.is_fast = false;
-                }
-                Ok(Progress::Exhausted | Progress::Blocked) => goes_on = self.stall(),
-                Err(unanswered) => goes_on = self.next_unanswered(link, host, unanswered),
-            }
         }
-        Polled {
-            processed: quantum.processed,
-            is_exhausted: quantum.is_exhausted(),
+        quantum.into()
+    }
+
+    /// Processes the next frame, if it is an invocation whose header states nothing unusual and whose turn it is.
+    #[inline(always)]
+    fn plain_frame<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> Next {
+        let (tx, rx) = link.split();
+        let plain = match rx.peek_plain(Kind::Exec) {
+            Some(plain) => Some(plain),
+            None => match rx.peek() {
+                Ok(Some(frame)) => Header::parse_plain(frame.words, Kind::Exec).map(|header| (header, frame)),
+                Ok(None) => return Next::None,
+                Err(error) => {
+                    self.over(error.into());
+                    return Next::None;
+                }
+            },
+        };
+        let is_next = |frame: &Frame<_>| L::Rx::IN_ORDER || self.order.turn(frame.sequence) == Turn::Now;
+        let (Some((header, frame)), Some(server)) =
+            (plain.filter(|(_, frame)| is_next(frame)), &mut self.server)
+        else {
+            return Next::Unusual;
+        };
+        let (order, is_owing) = (&mut self.order, server.replies.owes());
+        // An invocation that wants no answer needs nothing of the outgoing direction.
+        if header.token | u64::from(is_owing) == 0 {
+            let (own, call) = (Some((order, &mut *quantum)), (header.handle, 0));
+            return match server.images.invoke(host, own, call, false, frame, None) {
+                Ok(_) => {
+                    rx.release();
+                    Next::Done
+                }
+                Err(unanswered) => Next::Concluded(self.next_unanswered(link, host, unanswered)),
+            };
+        }
+        match server.exec(tx, host, order, quantum, header, frame) {
+            Ok(Progress::Done) => {
+                rx.release();
+                Next::Done
+            }
+            Ok(Progress::Owing) => {
+                rx.release();
+                self.is_fast = false;
+                Next::Concluded(true)
+            }
+            Ok(Progress::Exhausted | Progress::Blocked) => Next::Concluded(self.stall()),
+            Err(unanswered) => Next::Concluded(self.next_unanswered(link, host, unanswered)),
         }
     }
 

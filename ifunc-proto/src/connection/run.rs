@@ -1,24 +1,22 @@
 //! Invocations in frames of their own that are alike and arrived one after another: they run in one crossing of the call gate, as
 //! the entries of a batch do.
 
-use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::frame::Kind;
 
 use super::Connection;
 use super::poll::Polled;
 use crate::caller::Image;
 use crate::host::{Host, Run};
-use crate::link::{Body, Frame, FrameRun, Inbound, Link, MIN_RUN};
+use crate::link::{FrameRun, Inbound, Link, MIN_RUN};
 use crate::order::Quantum;
 
 impl<I: Image + Clone, U, B> Connection<I, U, B> {
-    /// A poll that finds a run: runs frames while those that are next are one. The frames behind them are the next poll's.
+    /// A poll that may process several frames and has one: runs frames while those that are next are alike. The frames behind them are the
+    /// next poll's; if there is no run, all are this one's.
     #[inline(never)]
     pub(super) fn frame_runs<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
         let mut quantum = Quantum::new(self.price);
-        while quantum.admits_invocations(MIN_RUN)
-            && link.split().1.begins_run()
-            && self.frame_run(link, host, &mut quantum) == Some(true)
-        {}
+        while self.frame_run(link, host, &mut quantum) == Some(true) && quantum.admits_invocations(MIN_RUN) {}
         if quantum.processed == 0 && self.is_fast {
             return self.frames(link, host);
         }
@@ -38,20 +36,19 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         quantum: &mut Quantum,
     ) -> Option<bool> {
         let (_, rx) = link.split();
-        let Frame {
-            sequence,
-            words,
-            body,
-        } = rx.peek().ok()??;
-        let len = body.len();
-        let header = Header::parse_plain(words, Kind::Exec).filter(|header| header.token == 0)?;
         let server = self.server.as_ref().filter(|server| !server.replies.owes())?;
-        let image = server.images.runs(header.handle, len)?;
+        let (header, run) = rx.peek_run(Kind::Exec, |len| quantum.invocations_left(len))?;
+        if header.token != 0 {
+            return None;
+        }
         let FrameRun {
+            sequence,
+            len,
             bodies,
             stride,
             count,
-        } = rx.peek_run(words, len, quantum.invocations_left(len))?;
+        } = run;
+        let image = server.images.runs(header.handle, len)?;
         // Before they run: a frame never runs twice.
         self.order.advance_by(count);
         let run = Run {

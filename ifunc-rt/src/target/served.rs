@@ -780,12 +780,10 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if is_batched {
             counters.batched(1);
         }
-        let outcome = if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
-            run_observed(&state.span, counters, session, invocation(), sequence, answer)
-        } else {
-            ImageExecutor::run(session, invocation(), answer)
-        };
-        match outcome {
+        if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
+            return self.run_timed(counted, invocation(), size, sequence, answer);
+        }
+        match ImageExecutor::run(session, invocation(), answer) {
             Ok(len) => {
                 counters.executed(size, len);
                 Ok(len)
@@ -795,6 +793,26 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 Err(failed)
             }
         }
+    }
+
+    /// Runs an invocation that is timed or traced, and counts it.
+    #[cold]
+    #[inline(never)]
+    fn run_timed(
+        &mut self,
+        counted: &Counted,
+        invocation: ifunc_exec::Invocation<'_>,
+        size: usize,
+        sequence: u32,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let (span, counters) = (&self.state.span, &*counted.counters);
+        let outcome = run_observed(span, counters, self.session, invocation, sequence, answer);
+        match &outcome {
+            Ok(len) => counters.executed(size, *len),
+            Err(failed) => self.not_in_place(counted, size, failed),
+        }
+        outcome
     }
 
     /// Runs entries of a run in one crossing of the call gate, and counts them. One that is timed or traced, and those of an
@@ -816,11 +834,10 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if count == 0 {
             return run_each(self, bound, run.part(0, run.count.min(counters.timed())), answers);
         }
-        let run = run.part(0, count);
         let (state, session) = (&mut *self.state, &mut *self.session);
         let (mut ptr, mut stride) = (run.payloads.as_ptr(), run.stride);
         if (ptr.addr() | stride) & counted.misplaced != 0 {
-            match state.placed_run(entry, &run) {
+            match state.placed_run(entry, &run.part(0, count)) {
                 Some(placed) => (ptr, stride) = placed,
                 // Each alone may have memory.
                 None => return run_each(self, bound, run.part(0, count.min(ONE_BY_ONE)), answers),

@@ -158,6 +158,8 @@ impl SendWindow {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiveWindow {
     capacity: Credits,
+    /// A quarter of it.
+    quarter: Credits,
     released: Credits,
     published: Credits,
     /// The values of `released` from which on it is published.
@@ -169,6 +171,10 @@ impl ReceiveWindow {
     pub(crate) fn new(capacity: Credits) -> Self {
         let mut window = Self {
             capacity,
+            quarter: Credits {
+                frames: (capacity.frames / 4).max(1),
+                data: (capacity.data / 4).max(1),
+            },
             released: Credits::default(),
             published: Credits::default(),
             due: Credits::default(),
@@ -244,8 +250,8 @@ impl ReceiveWindow {
     fn set_published(&mut self) {
         self.published = self.released;
         self.due = Credits {
-            frames: self.released.frames + (self.capacity.frames / 4).max(1),
-            data: self.released.data + (self.capacity.data / 4).max(1),
+            frames: self.released.frames + self.quarter.frames,
+            data: self.released.data + self.quarter.data,
         };
     }
 

@@ -103,6 +103,13 @@ unsafe impl Shared for Mapped {
     }
 
     #[inline(always)]
+    fn slots<'a>(&'a self) -> impl Fn(u64) -> &'a Slot {
+        let (slots, last) = (self.slots, self.last);
+        // SAFETY: as in `slot`.
+        move |frame| unsafe { slots.add(frame as usize & last).as_ref() }
+    }
+
+    #[inline(always)]
     fn load_commit(slot: &Slot) -> u64 {
         words::load_commit(&slot.commit)
     }

@@ -319,6 +319,21 @@ enum What {
     Violation,
 }
 
+/// Whether a frame states that its body lies in its slot.
+#[inline(always)]
+fn is_inline(words: [u64; 2]) -> bool {
+    words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0
+}
+
+/// The longest body that lies there, beside a data ring of so many bytes.
+#[inline(always)]
+fn longest(what: What, data: u64) -> u64 {
+    match what {
+        What::Data => data / 2,
+        _ => INLINE as u64,
+    }
+}
+
 const TOO_LONG: &str = "a body larger than a frame can have";
 
 impl<S: Shared> Consumer<S> {
@@ -390,7 +405,7 @@ impl<S: Shared> Consumer<S> {
             return None;
         }
         let (words, len, what) = (S::load_words(slot), len as usize, What::Inline);
-        if words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) == 0 || len > INLINE {
+        if !is_inline(words) || len > INLINE {
             return None;
         }
         self.held = Held { what, words, len };
@@ -409,17 +424,14 @@ impl<S: Shared> Consumer<S> {
             return self.await_frame(sequence);
         }
         let (words, len) = (S::load_words(self.shared.slot(self.next())), len as usize);
-        let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0;
-        let max = if is_inline {
-            INLINE as u64
-        } else {
-            self.window.capacity().data / 2
+        let what = match is_inline(words) {
+            true => What::Inline,
+            false => What::Data,
         };
-        if len as u64 > max {
+        if len as u64 > longest(what, self.window.capacity().data) {
             return Err(self.malformed(TOO_LONG));
         }
-        let what = if is_inline { What::Inline } else { What::Data };
-        if !is_inline {
+        if what == What::Data {
             self.shared.body_found(self.data_at(), len);
         }
         self.held = Held { what, words, len };
@@ -545,51 +557,76 @@ impl<S: Shared> Inbound for Consumer<S> {
         }
     }
 
-    #[inline(always)]
-    fn begins_run(&self) -> bool {
-        let (next, last) = (self.next(), self.next() + MIN_RUN as u64 - 1);
-        let [next, last] = [next, last].map(|frame| self.shared.slot(frame));
-        let (sequence, len) = split_commit_word(S::load_commit(last));
-        sequence == self.expected().wrapping_add(MIN_RUN as u32 - 1)
-            && split_commit_word(S::load_commit(next)).1 == len
-            && S::load_words(next) == S::load_words(last)
-    }
-
     /// Ends where credits are published, so that the producer gets them as early as those of single frames.
-    #[inline(never)]
-    fn peek_run(&mut self, words: [u64; 2], len: usize, most: usize) -> Option<FrameRun<Body<'_>>> {
-        let next = self.next();
-        let (slots, data) = (self.window.capacity().frames, self.window.capacity().data);
-        let (ptr, stride, fits, bytes) = match self.held.what {
-            What::Inline => {
-                let lap = slots - (next & (slots - 1));
-                (self.shared.inline_run(next), S::INLINE_STRIDE, lap, 0)
-            }
-            What::Data => {
-                let (ptr, bytes) = (self.shared.data(self.data_at()), footprint(len));
-                let stride = bytes.max(1);
-                (ptr.cast_const(), stride as usize, data / stride, bytes)
-            }
-            _ => return None,
+    #[inline(always)]
+    fn peek_run(
+        &mut self,
+        kind: Kind,
+        most: impl FnOnce(usize) -> usize,
+    ) -> Option<(Header, FrameRun<Body<'_>>)> {
+        let (next, sequence) = (self.next(), self.expected());
+        let slot_of = self.shared.slots();
+        let commit = S::load_commit(slot_of(next));
+        let commit_is_alike = |further: u64| {
+            let expected = commit.wrapping_add(commit_word(further as u32, 0));
+            S::load_commit(slot_of(next + further)) == expected
         };
-        let most = fits.min(most as u64).min(self.window.left(bytes));
-        let alike = |&frame: &u64| {
-            let slot = self.shared.slot(frame);
-            S::load_commit(slot) == commit_word((frame as u32).wrapping_add(1), len as u32)
-                && S::load_words(slot) == words
+        // The line of a slot further on is the peer's until the next frame has arrived.
+        let (stored, len) = split_commit_word(commit);
+        if stored != sequence || self.held.what == What::Violation || !commit_is_alike(MIN_RUN as u64 - 1) {
+            return None;
+        }
+        let words = S::load_words(slot_of(next));
+        let header = Header::parse_plain(words, kind)?;
+        let (slots, data, len) = (
+            self.window.capacity().frames,
+            self.window.capacity().data,
+            len as usize,
+        );
+        let (what, ptr, stride, fits, bytes) = if is_inline(words) {
+            let lap = slots - (next & (slots - 1));
+            (
+                What::Inline,
+                self.shared.inline_run(next),
+                S::INLINE_STRIDE,
+                lap,
+                0,
+            )
+        } else {
+            let (ptr, bytes) = (self.shared.data(self.data_at()), footprint(len));
+            let stride = bytes.max(1);
+            (
+                What::Data,
+                ptr.cast_const(),
+                stride as usize,
+                data / stride,
+                bytes,
+            )
         };
-        let count = 1 + (next + 1..next + most).take_while(alike).count();
+        if len as u64 > longest(what, data) {
+            return None;
+        }
+        let most = fits.min(most(len) as u64).min(self.window.left(bytes));
+        let mut count = 1;
+        while count < most && commit_is_alike(count) && S::load_words(slot_of(next + count)) == words {
+            count += 1;
+        }
+        let count = count as usize;
         if count < MIN_RUN {
             return None;
         }
+        self.held = Held { what, words, len };
         // SAFETY: `Shared` promises so many readable bytes, as long as `self` lives: to the last slot of this lap at most, or to one length
-        // of the data ring. `len` was validated before the frame was held.
+        // of the data ring. `len` is at most what `longest` says.
         let bodies = unsafe { Body::new(ptr, (count - 1) * stride + len) };
-        Some(FrameRun {
+        let run = FrameRun {
+            sequence,
+            len,
             bodies,
             stride,
             count,
-        })
+        };
+        Some((header, run))
     }
 
     fn release_run(&mut self, count: usize, len: usize) {
@@ -617,14 +654,12 @@ impl<S: Shared> Inbound for Consumer<S> {
     }
 
     #[inline]
-    fn begin_poll(&mut self) -> bool {
-        let is_stream = self.stream.is_stream();
-        if is_stream {
+    fn begin_poll(&mut self) {
+        if self.stream.is_stream() {
             let mut stream = std::mem::take(&mut self.stream);
             stream.fall_behind(|frames| self.has_more_than(frames));
             self.stream = stream;
         }
-        is_stream
     }
 
     #[inline]

@@ -28,6 +28,11 @@ pub(crate) unsafe trait Shared: Send {
     /// The slot of a frame. Frames are counted from 0; a slot belongs to one frame of each lap.
     fn slot(&self, frame: u64) -> Self::Slot<'_>;
 
+    /// As [`slot`](Self::slot), for several frames: what all of them need is loaded once.
+    fn slots<'a>(&'a self) -> impl Fn(u64) -> Self::Slot<'a> {
+        |frame| self.slot(frame)
+    }
+
     /// Loads the commit word of a slot; what was stored before it was stored is visible then.
     fn load_commit(slot: Self::Slot<'_>) -> u64;
 

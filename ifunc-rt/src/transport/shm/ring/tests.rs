@@ -469,13 +469,19 @@ fn credits_wake_who_waits_for_them() {
 
 /// What `peek_run` finds: distance, number, and bodies.
 fn peek_run(consumer: &mut Consumer<View>, most: usize) -> Option<(usize, usize, Vec<Vec<u8>>)> {
-    let Frame { words, body, .. } = consumer.peek().unwrap()?;
-    let len = body.len();
+    let mut asked_of = None;
+    let (_, run) = consumer.peek_run(Kind::Exec, |len| {
+        asked_of = Some(len);
+        most
+    })?;
     let FrameRun {
+        len,
         bodies,
         stride,
         count,
-    } = consumer.peek_run(words, len, most)?;
+        ..
+    } = run;
+    assert_eq!(asked_of, Some(len));
     let body = |index: usize| {
         let mut body = Vec::new();
         bodies.slice(index * stride, len).unwrap().append_to(&mut body);
@@ -506,14 +512,10 @@ fn frames_that_are_alike_are_a_run_up_to_where_credits_are_due() {
             producer.reserve(len, 8).unwrap().unwrap().fill(byte);
             producer.commit(Header::new(Kind::Exec, handle, 0), len);
         };
-        assert!(!consumer.begins_run() && peek_run(&mut consumer, 9).is_none());
+        assert!(peek_run(&mut consumer, 9).is_none());
         (0..3).for_each(|number| send(7, number));
-        assert!(
-            !consumer.begins_run() && peek_run(&mut consumer, 9).is_none(),
-            "too few"
-        );
+        assert!(peek_run(&mut consumer, 9).is_none(), "too few");
         send(7, 3);
-        assert!(consumer.begins_run());
         if most == 0 {
             assert!(peek_run(&mut consumer, 9).is_none());
             continue;
@@ -528,7 +530,7 @@ fn frames_that_are_alike_are_a_run_up_to_where_credits_are_due() {
         send(8, 5);
         assert_eq!(peek_run(&mut consumer, 9), Some((distance, 5, alike(0..5))));
         consumer.release_run(4, len);
-        assert!(!consumer.begins_run());
+        assert!(peek_run(&mut consumer, 9).is_none(), "of two handles");
         for number in [4, 5] {
             let (sequence, words, body) = receive(&mut consumer, true).unwrap().unwrap();
             assert_eq!((sequence, body), (u32::from(number) + 1, vec![number; len]));
