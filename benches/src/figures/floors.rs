@@ -33,6 +33,26 @@ impl Side for Lines {
     }
 }
 
+/// A stream through a ring that has nothing else.
+pub(crate) struct Ring(Program);
+
+impl Ring {
+    pub(crate) fn new(cores: Cores) -> Result<Self> {
+        let peer = cores.target.to_string();
+        Ok(Self(Program::start(
+            "ring",
+            cores.source,
+            &[("BENCH_PEER_CPU", &peer)],
+        )?))
+    }
+}
+
+impl Side for Ring {
+    fn slot(&mut self, slot: Slot) -> Result<Sample> {
+        self.0.request(&slot)
+    }
+}
+
 /// Copies of the payload by one core. The memory is in its caches if it fits.
 pub(crate) struct Copies(Program);
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::Figure;
-use super::floors::{Copies, Lines};
+use super::floors::{Copies, Lines, Ring};
 use super::settings::{Candidates, SHARED_MEMORY, ours};
 use crate::Bench;
 use crate::pair::{Pair, Pattern};
@@ -36,8 +36,8 @@ pub(crate) const INCREMENT: Figure = Figure {
 
 /// Largest payload in bytes.
 const LARGEST: usize = 1 << 20;
-/// The floor is a cache line's travel for smaller payloads, a copy for larger ones, and the slower of both
-/// for sizes in this range.
+/// The floor is a cache line's travel for smaller payloads, in a stream that of a bare ring's; a copy for larger ones; and the slower of
+/// both for sizes in this range.
 const BETWEEN: std::ops::Range<usize> = 1 << 10..32 << 10;
 
 fn floor(bench: &mut Bench) -> Result<()> {
@@ -85,6 +85,7 @@ struct Sides {
     ours: Pair,
     candidates: Candidates,
     lines: Lines,
+    ring: Ring,
     copies: Copies,
 }
 
@@ -94,6 +95,7 @@ impl Sides {
             ours,
             candidates: Candidates::start(bench, "ucx-am", SHARED_MEMORY)?,
             lines: Lines::new(bench.cores, 2)?,
+            ring: Ring::new(bench.cores)?,
             copies: Copies::new(bench.cores)?,
         })
     }
@@ -116,13 +118,17 @@ impl Sides {
             ours,
             candidates,
             lines,
+            ring,
             copies,
         } = self;
         let (setting, peer) = candidates.best(&bench.plan, pattern, slot)?;
         let (mut mine, mut theirs) = (ours.side(pattern), peer.side(pattern));
         let mut sides: Vec<&mut dyn Side> = vec![&mut mine, &mut theirs];
-        if slot.size < BETWEEN.end && pattern == Pattern::PingPong {
-            sides.push(lines);
+        if slot.size < BETWEEN.end {
+            match pattern {
+                Pattern::PingPong => sides.push(lines),
+                Pattern::Stream => sides.push(ring),
+            }
         }
         if slot.size >= BETWEEN.start {
             sides.push(copies);

@@ -11,6 +11,7 @@ mod irregular;
 mod kv;
 mod lines;
 mod memcpy;
+mod ring;
 mod scale;
 mod served;
 mod ucx;
@@ -31,6 +32,7 @@ type Role = fn(Starter) -> Result<()>;
 const ROLES: &[(&str, Role)] = &[
     ("lines", lines::run),
     ("memcpy", memcpy::run),
+    ("ring", ring::run),
     ("ifunc", ifunc::run),
     ("ucx-am", ucx::am::run),
     ("code-target", code::target::run),
