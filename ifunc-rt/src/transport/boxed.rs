@@ -62,6 +62,7 @@ pub(crate) trait Rx: Park + Send {
     fn release(&mut self);
     fn settle(&mut self);
     fn is_empty(&mut self) -> bool;
+    fn first_quantum(&self) -> usize;
 }
 
 impl<R: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static> Rx for R {
@@ -79,6 +80,10 @@ impl<R: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static> Rx for R {
 
     fn is_empty(&mut self) -> bool {
         Inbound::is_empty(self)
+    }
+
+    fn first_quantum(&self) -> usize {
+        Inbound::first_quantum(self)
     }
 }
 
@@ -99,6 +104,10 @@ impl Inbound for Box<dyn Rx> {
 
     fn is_empty(&mut self) -> bool {
         (**self).is_empty()
+    }
+
+    fn first_quantum(&self) -> usize {
+        (**self).first_quantum()
     }
 }
 
@@ -178,6 +187,11 @@ mod tests {
             self.called("settle".into());
         }
 
+        fn first_quantum(&self) -> usize {
+            self.called("first_quantum".into());
+            5
+        }
+
         fn is_empty(&mut self) -> bool {
             self.called("is_empty".into());
             self.answer
@@ -224,6 +238,7 @@ mod tests {
             Inbound::release(&mut rx);
             Inbound::settle(&mut rx);
             assert_eq!(Inbound::is_empty(&mut rx), answer);
+            assert_eq!(Inbound::first_quantum(&rx), 5);
             let expected = [
                 "max_body",
                 "reserve 3 4",
@@ -236,6 +251,7 @@ mod tests {
                 "release",
                 "settle",
                 "is_empty",
+                "first_quantum",
             ];
             assert_eq!(*calls.lock().unwrap(), expected);
         }

@@ -239,10 +239,6 @@ impl PollScope for Engine {
     fn begin(&self) -> bool {
         let mut locked = self.lock();
         let some = !self.polling.passes(self.unread.get()) && locked.progress();
-        if locked.state.mode == Mode::Puts {
-            // Frames land without an event.
-            return true;
-        }
         let state = &mut locked.state;
         let acceptor = state.acceptor.as_ref();
         let has_waiting = acceptor.is_some_and(|acceptor| !acceptor.waiting.is_empty());
@@ -252,7 +248,8 @@ impl PollScope for Engine {
             state.gather.begin(Instant::now());
         }
         self.polling.thread.store(this_thread(), Ordering::Relaxed);
-        some || has_waiting || unread > 0 || !state.ready.is_empty()
+        // Frames that are put land without an event.
+        some || has_waiting || unread > 0 || !state.ready.is_empty() || state.mode == Mode::Puts
     }
 
     fn end(&self) {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::shared::{Shared, SideState};
 use super::{Consumer, Producer};
-use crate::transport::{Frame, FrameRun, Inbound, LinkError, Outbound, Park, RingSize};
+use crate::transport::{FrameRun, Inbound, LinkError, Outbound, Park, RingSize};
 
 mod edges;
 

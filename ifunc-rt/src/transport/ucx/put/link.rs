@@ -143,10 +143,14 @@ impl Receiver {
         landed.map_err(|why| self.handle.malformed(why))
     }
 
-    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll.
+    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll, unless a poll of the target has.
     fn next(&mut self) -> Result<Option<Landed>, LinkError> {
         if let Some(landed) = self.poll_ring()? {
             return Ok(Some(landed));
+        }
+        if self.handle.engine.polling.is_here() && !self.handle.is_gone() {
+            self.polled = self.handle.engine.polls();
+            return Ok(None);
         }
         let mut locked = self.handle.engine.lock();
         let is_gone = connection(&mut locked, self.handle.id)?.gone.is_some();
@@ -195,6 +199,11 @@ impl Inbound for Receiver {
 
     fn settle(&mut self) {
         self.publish();
+    }
+
+    /// What follows from the first frame does not wait for the put that gives its credits back.
+    fn first_quantum(&self) -> usize {
+        1
     }
 }
 

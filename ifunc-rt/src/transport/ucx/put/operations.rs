@@ -147,8 +147,15 @@ impl Locked<'_> {
             self.lose(id, "putting", status);
             return Err(Lost);
         }
-        self.put_bytes(id, &commit.to_ne_bytes(), peer.commit(sequence), sending(0))?;
-        Ok(packet)
+        let (commit, offset) = (commit.to_ne_bytes(), peer.commit(sequence));
+        let Some(mut packet) = packet else {
+            self.put_bytes(id, &commit, offset, sending(0))?;
+            return Ok(None);
+        };
+        // UCX is done with the packet, nearly always.
+        packet.bytes_mut()[..commit.len()].copy_from_slice(&commit);
+        let data = 0..commit.len();
+        self.one_sided(id, packet, sending(0), offset, |to| Operation::Put { to, data })
     }
 
     /// Returns credits to the peer.
