@@ -63,6 +63,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
         link.split().1.begin_poll();
         let mut quantum = Quantum::new(self.price);
+        let may_run_several = L::Rx::IN_ORDER && !H::TAKES && quantum.admits_invocations(MIN_RUN);
         let polled = if self.price == Price::WHOLE {
             match self.plain_frame(link, host, &mut quantum) {
                 Next::Done => {
@@ -74,7 +75,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 Next::Concluded(_) | Next::None => quantum.into(),
                 Next::Unusual => self.frames(link, host),
             }
-        } else if !H::TAKES && quantum.admits_invocations(MIN_RUN) && !link.split().1.is_empty() {
+        } else if may_run_several && !link.split().1.is_empty() {
             self.frame_runs(link, host)
         } else {
             self.frames(link, host)

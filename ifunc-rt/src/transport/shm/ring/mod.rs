@@ -595,6 +595,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         } else {
             let (ptr, bytes) = (self.shared.data(self.data_at()), footprint(len));
             let stride = bytes.max(1);
+            self.shared.body_found(self.data_at(), len);
             (
                 What::Data,
                 ptr.cast_const(),
