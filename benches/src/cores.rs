@@ -1,5 +1,8 @@
 //! The cores of the two sides.
 
+use std::sync::mpsc::channel;
+use std::thread::{Scope, ScopedJoinHandle};
+
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -38,6 +41,24 @@ impl Cores {
 /// Pins the calling thread to a processor.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     pin_to_any(&[cpu])
+}
+
+/// Starts a thread on a processor. It runs `work` as soon as this function returns: until then both threads sleep, so that spinning delays
+/// neither.
+pub(crate) fn spawn_on<'scope, T: Default + Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    cpu: usize,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    let (pinned, is_pinned) = channel();
+    let thread = scope.spawn(move || {
+        let pin = pin(cpu);
+        let failed = pin.is_err();
+        let _ = pinned.send(pin);
+        if failed { T::default() } else { work() }
+    });
+    is_pinned.recv()??;
+    Ok(thread)
 }
 
 /// Lets the calling thread use some processors.

@@ -2,12 +2,11 @@
 //! memory as two processes do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::cores::pin;
+use crate::cores::spawn_on;
 use crate::program::Starter;
 use crate::slots::{Sample, Slot};
 
@@ -31,23 +30,13 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
         let back = Line::default();
         // With one line, both directions use it: odd numbers in one direction, even ones in the other.
         let (there, back) = (&there.0, if lines == 1 { &there.0 } else { &back.0 });
-        // Both threads sleep until the other one is pinned, so that spinning does not delay it.
-        let (pinned, is_pinned) = channel();
         let ns = std::thread::scope(|scope| {
-            let echo = scope.spawn(move || -> Result<()> {
-                let pin = pin(peer);
-                let failed = pin.is_err();
-                let _ = pinned.send(pin);
-                if failed {
-                    return Ok(());
-                }
+            let echo = spawn_on(scope, peer, move || {
                 for n in 0..slot.operations {
                     wait_for(there, 2 * n + 1);
                     back.store(2 * n + 2, Ordering::Release);
                 }
-                Ok(())
-            });
-            is_pinned.recv()??;
+            })?;
             there.store(1, Ordering::Release);
             wait_for(back, 2);
             let started = Instant::now();
@@ -57,7 +46,7 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
             }
             let took = started.elapsed();
             echo.join()
-                .map_err(|_| anyhow::anyhow!("the other thread panicked"))??;
+                .map_err(|_| anyhow::anyhow!("the other thread panicked"))?;
             anyhow::Ok(took.as_nanos() as f64 / (slot.operations - 1).max(1) as f64 / 2.0)
         })?;
         starter.reply(&Sample {

@@ -8,13 +8,12 @@
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use ifunc_bench_ifuncs::{Fresh, Tally, words};
 
-use crate::cores::pin;
+use crate::cores::spawn_on;
 use crate::program::Starter;
 use crate::slots::{Payload, Sample, Slot};
 
@@ -185,19 +184,8 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
     let peer = peer.parse().context("BENCH_PEER_CPU")?;
     while let Some(slot) = starter.next::<Slot>()? {
         let ring = &Ring::new(slot.size);
-        let (pinned, is_pinned) = channel();
         let ns = std::thread::scope(|scope| {
-            let consumer = scope.spawn(move || {
-                let pin = pin(peer);
-                let failed = pin.is_err();
-                let _ = pinned.send(pin);
-                if failed {
-                    Tally::default()
-                } else {
-                    ring.consume(slot)
-                }
-            });
-            is_pinned.recv()??;
+            let consumer = spawn_on(scope, peer, || ring.consume(slot))?;
             let started = Instant::now();
             let sum = ring.produce(slot);
             let took = started.elapsed();
