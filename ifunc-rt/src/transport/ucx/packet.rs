@@ -90,7 +90,10 @@ pub(super) enum Purpose {
 /// Free packets by size. What is in use is bounded by credits; what is free, by [`MOST`](Self::MOST).
 #[derive(Default)]
 pub(super) struct Pool {
+    /// One of the least capacity: nearly always the next packet.
+    spare: Option<Packet>,
     classes: Vec<Vec<Packet>>,
+    /// Bytes of those in `classes`.
     free: usize,
 }
 
@@ -108,7 +111,18 @@ impl Pool {
     }
 
     /// A packet for a body of `len` bytes, whose contents are arbitrary.
+    #[inline]
     pub(super) fn take(&mut self, len: usize) -> Packet {
+        if len <= Packet::LEAST
+            && let Some(packet) = self.spare.take()
+        {
+            return packet;
+        }
+        self.take_of_class(len)
+    }
+
+    #[inline(never)]
+    fn take_of_class(&mut self, len: usize) -> Packet {
         let class = Self::class(len);
         if let Some(packet) = self.classes.get_mut(class).and_then(Vec::pop) {
             self.free -= packet.0.len();
@@ -120,16 +134,26 @@ impl Pool {
     /// Bytes of free packets.
     #[cfg(test)]
     pub(super) fn free(&self) -> usize {
-        self.free
+        self.free + self.spare.as_ref().map_or(0, |spare| spare.0.len())
     }
 
     /// Takes a packet back.
+    #[inline]
     pub(super) fn give(&mut self, mut packet: Packet) {
+        packet.set_purpose(Purpose::Idle);
+        if self.spare.is_none() && packet.capacity() == Packet::LEAST {
+            self.spare = Some(packet);
+        } else {
+            self.give_to_class(packet);
+        }
+    }
+
+    #[inline(never)]
+    fn give_to_class(&mut self, packet: Packet) {
         let len = packet.0.len();
         if self.free + len > Self::MOST {
             return;
         }
-        packet.set_purpose(Purpose::Idle);
         let class = Self::class(len - BODY);
         if self.classes.len() <= class {
             self.classes.resize_with(class + 1, Vec::new);
@@ -149,6 +173,13 @@ mod tests {
         for (len, capacity) in [(0, 256), (256, 256), (257, 512), (1 << 20, 1 << 20)] {
             assert_eq!(pool.take(len).capacity(), capacity);
         }
+        // One of the least capacity is at hand, and others are not lost beside it.
+        let small = [pool.take(1), pool.take(1)];
+        let [spare, other] = small.each_ref().map(|packet| packet.body(1).as_ptr());
+        small.into_iter().for_each(|packet| pool.give(packet));
+        assert_eq!((pool.free, pool.free()), (BODY + 256, 2 * (BODY + 256)));
+        let small = [pool.take(256), pool.take(0)];
+        assert_eq!(small.map(|packet| packet.body(1).as_ptr()), [spare, other]);
         let packet = pool.take(3000);
         let there = packet.body(1).as_ptr();
         assert!(there.addr().is_multiple_of(BODY_ALIGN));
