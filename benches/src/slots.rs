@@ -52,6 +52,12 @@ impl Slot {
     }
 }
 
+/// The seed of the payload of the message with this number.
+#[inline]
+pub(crate) fn seed(number: u64) -> u64 {
+    number.wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
 /// The result of a slot.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {

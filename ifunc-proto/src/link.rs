@@ -222,7 +222,8 @@ pub trait Inbound {
     fn end_poll(&mut self, _found: bool) {}
 
     /// Invocations in the first poll after an idle one. Over shared memory it is 1: to look at the next slot would take
-    /// its cache line from the peer before the first invocation ran.
+    /// its cache line from the peer before the first invocation ran. It is 1 also where giving credits back delays what follows from the
+    /// invocation.
     fn first_quantum(&self) -> usize {
         usize::MAX
     }

@@ -15,61 +15,38 @@ pub(crate) const FIGURE: Figure = Figure {
     run,
 };
 
-/// Cache lines that move between two cores.
-pub(crate) struct Lines(Program);
+/// What no runtime has a part in: a lower bound of ours.
+pub(crate) struct Floor(Program);
 
-impl Lines {
-    /// One line that both write in turn, or one line per direction: the lower bound of any ring.
-    pub(crate) fn new(cores: Cores, lines: usize) -> Result<Self> {
+impl Floor {
+    /// Cache lines that move between two cores. One line that both write in turn, or one line per direction: the lower bound of any ring.
+    pub(crate) fn lines(cores: Cores, lines: usize) -> Result<Self> {
         let (peer, lines) = (cores.target.to_string(), lines.to_string());
         let env = [("BENCH_PEER_CPU", &*peer), ("BENCH_LINES", &*lines)];
         Ok(Self(Program::start("lines", cores.source, &env)?))
     }
-}
 
-impl Side for Lines {
-    fn slot(&mut self, slot: Slot) -> Result<Sample> {
-        self.0.request(&slot)
-    }
-}
-
-/// A stream through a ring that has nothing else.
-pub(crate) struct Ring(Program);
-
-impl Ring {
-    pub(crate) fn new(cores: Cores) -> Result<Self> {
+    /// A stream through a ring that has nothing else.
+    pub(crate) fn ring(cores: Cores) -> Result<Self> {
         let peer = cores.target.to_string();
-        Ok(Self(Program::start(
-            "ring",
-            cores.source,
-            &[("BENCH_PEER_CPU", &peer)],
-        )?))
+        let env = [("BENCH_PEER_CPU", &*peer)];
+        Ok(Self(Program::start("ring", cores.source, &env)?))
     }
-}
 
-impl Side for Ring {
-    fn slot(&mut self, slot: Slot) -> Result<Sample> {
-        self.0.request(&slot)
-    }
-}
-
-/// Copies of the payload by one core. The memory is in its caches if it fits.
-pub(crate) struct Copies(Program);
-
-impl Copies {
-    pub(crate) fn new(cores: Cores) -> Result<Self> {
+    /// Copies of the payload by one core. The memory is in its caches if it fits.
+    pub(crate) fn copies(cores: Cores) -> Result<Self> {
         Ok(Self(Program::start("memcpy", cores.source, &[])?))
     }
 }
 
-impl Side for Copies {
+impl Side for Floor {
     fn slot(&mut self, slot: Slot) -> Result<Sample> {
         self.0.request(&slot)
     }
 }
 
 fn run(bench: &mut Bench) -> Result<()> {
-    let (mut one, mut two) = (Lines::new(bench.cores, 1)?, Lines::new(bench.cores, 2)?);
+    let (mut one, mut two) = (Floor::lines(bench.cores, 1)?, Floor::lines(bench.cores, 2)?);
     let slot = Slot::new(8, Payload::Fresh);
     let series = take_turns(&bench.plan, slot, [&mut one, &mut two])?;
     for (case, series) in ["one line", "one line per direction"].into_iter().zip(series) {
@@ -83,7 +60,7 @@ fn run(bench: &mut Bench) -> Result<()> {
             ..Row::default()
         });
     }
-    let mut copies = Copies::new(bench.cores)?;
+    let mut copies = Floor::copies(bench.cores)?;
     for size in [64, 4 << 10, 64 << 10, 1 << 20] {
         let slot = Slot::new(size, Payload::Static);
         let [series] = take_turns(&bench.plan, slot, [&mut copies])?;

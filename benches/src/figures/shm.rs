@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::Figure;
-use super::floors::{Copies, Lines, Ring};
+use super::floors::Floor;
 use super::settings::{Candidates, SHARED_MEMORY, ours};
 use crate::Bench;
 use crate::pair::{Pair, Pattern};
@@ -42,7 +42,7 @@ const BETWEEN: std::ops::Range<usize> = 1 << 10..32 << 10;
 
 fn floor(bench: &mut Bench) -> Result<()> {
     let mut ours = ours(bench.cores)?;
-    let mut lines = Lines::new(bench.cores, 2)?;
+    let mut lines = Floor::lines(bench.cores, 2)?;
     for size in [1, 8, 32] {
         let slot = Slot::new(size, Payload::Fresh);
         let [mine, line] = take_turns(&bench.plan, slot, [&mut ours.side(Pattern::PingPong), &mut lines])?;
@@ -84,9 +84,9 @@ fn increment(bench: &mut Bench) -> Result<()> {
 struct Sides {
     ours: Pair,
     candidates: Candidates,
-    lines: Lines,
-    ring: Ring,
-    copies: Copies,
+    lines: Floor,
+    ring: Floor,
+    copies: Floor,
 }
 
 impl Sides {
@@ -94,9 +94,9 @@ impl Sides {
         Ok(Self {
             ours,
             candidates: Candidates::start(bench, "ucx-am", SHARED_MEMORY)?,
-            lines: Lines::new(bench.cores, 2)?,
-            ring: Ring::new(bench.cores)?,
-            copies: Copies::new(bench.cores)?,
+            lines: Floor::lines(bench.cores, 2)?,
+            ring: Floor::ring(bench.cores)?,
+            copies: Floor::copies(bench.cores)?,
         })
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::pair::{Connected, Count, Done, Hello, Pattern, Request};
 use crate::program::Starter;
-use crate::slots::{Payload, Sample, Slot};
+use crate::slots::{Payload, Sample, Slot, seed};
 use crate::ticks::Ticks;
 
 /// Timeout of a message.
@@ -167,7 +167,7 @@ struct Sent(Count);
 impl Sent {
     #[inline]
     fn send(&mut self, node: &mut impl Node) -> Result<()> {
-        let seed = self.0.messages.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let seed = seed(self.0.messages);
         node.send(seed)?;
         self.0.messages += 1;
         self.0.sum = self.0.sum.wrapping_add(node.sum(seed));

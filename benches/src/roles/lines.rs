@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::time_slots;
 use crate::cores::spawn_on;
 use crate::program::Starter;
-use crate::slots::{Sample, Slot};
 
 /// A cache line and its neighbour, which processors prefetch with it.
 #[derive(Default)]
@@ -17,7 +17,7 @@ struct Line(AtomicU64);
 
 /// `BENCH_PEER_CPU` is the other core. `BENCH_LINES` is the number of lines: one that both write in turn, or
 /// one per direction.
-pub(super) fn run(mut starter: Starter) -> Result<()> {
+pub(super) fn run(starter: Starter) -> Result<()> {
     let number = |name: &str| -> Result<usize> {
         std::env::var(name)
             .with_context(|| name.to_owned())?
@@ -25,12 +25,12 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
             .with_context(|| name.to_owned())
     };
     let (peer, lines) = (number("BENCH_PEER_CPU")?, number("BENCH_LINES")?);
-    while let Some(slot) = starter.next::<Slot>()? {
+    time_slots(starter, |slot| {
         let there = Line::default();
         let back = Line::default();
         // With one line, both directions use it: odd numbers in one direction, even ones in the other.
         let (there, back) = (&there.0, if lines == 1 { &there.0 } else { &back.0 });
-        let ns = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let echo = spawn_on(scope, peer, move || {
                 for n in 0..slot.operations {
                     wait_for(there, 2 * n + 1);
@@ -47,14 +47,9 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
             let took = started.elapsed();
             echo.join()
                 .map_err(|_| anyhow::anyhow!("the other thread panicked"))?;
-            anyhow::Ok(took.as_nanos() as f64 / (slot.operations - 1).max(1) as f64 / 2.0)
-        })?;
-        starter.reply(&Sample {
-            ns,
-            percentiles: None,
-        })?;
-    }
-    Ok(())
+            Ok(took.as_nanos() as f64 / (slot.operations - 1).max(1) as f64 / 2.0)
+        })
+    })
 }
 
 fn wait_for(line: &AtomicU64, value: u64) {

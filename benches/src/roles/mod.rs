@@ -24,6 +24,18 @@ pub(crate) use crowd::{Order, Received, Sent, now};
 pub(crate) use ucx::dropin;
 
 use crate::program::Starter;
+use crate::slots::{Sample, Slot};
+
+/// Replies to each slot with the nanoseconds per operation that `measure` returns, until the input is closed.
+fn time_slots(mut starter: Starter, mut measure: impl FnMut(Slot) -> Result<f64>) -> Result<()> {
+    while let Some(slot) = starter.next::<Slot>()? {
+        starter.reply(&Sample {
+            ns: measure(slot)?,
+            percentiles: None,
+        })?;
+    }
+    Ok(())
+}
 
 /// Runs a role until its input is closed.
 type Role = fn(Starter) -> Result<()>;

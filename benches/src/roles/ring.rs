@@ -13,9 +13,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, ensure};
 use ifunc_bench_ifuncs::{Fresh, Tally, words};
 
+use super::time_slots;
 use crate::cores::spawn_on;
 use crate::program::Starter;
-use crate::slots::{Payload, Sample, Slot};
+use crate::slots::{Payload, Slot, seed};
 
 /// As many slots, and bytes of longer bodies, as a ring of the runtime's.
 const SLOTS: u64 = 4096;
@@ -101,12 +102,10 @@ impl Ring {
         let of_written = words(&written);
         for number in 0..slot.operations {
             while number - released >= self.capacity {
+                spin_loop();
                 released = self.released.0.load(Ordering::Acquire);
-                if number - released >= self.capacity {
-                    spin_loop();
-                }
             }
-            let seed = number.wrapping_mul(0xd6e8_feb8_6659_fd93);
+            let seed = seed(number);
             self.send(slot, number, seed, &written);
             sum = sum.wrapping_add(slot.payload.sum(slot.size, seed, of_written));
         }
@@ -116,8 +115,8 @@ impl Ring {
         sum
     }
 
-    /// Sends a message. A function of its own, as it is of any library: the return address that the call stores makes a stream between near cores
-    /// two to four times slower, since stores are completed in their order.
+    /// Sends a message. A function of its own, as it is of any library: the call stores its return address, and stores are completed in their
+    /// order, which makes a stream between near cores two to four times slower.
     #[inline(never)]
     fn send(&self, slot: Slot, number: u64, seed: u64, written: &[u8]) {
         // SAFETY: the consumer is done with this memory, and reads it again after the commit word is stored.
@@ -186,12 +185,12 @@ fn request(cell: &Cell) {
 }
 
 /// `BENCH_PEER_CPU` is the consumer's core.
-pub(super) fn run(mut starter: Starter) -> Result<()> {
+pub(super) fn run(starter: Starter) -> Result<()> {
     let peer = std::env::var("BENCH_PEER_CPU")?;
     let peer = peer.parse().context("BENCH_PEER_CPU")?;
-    while let Some(slot) = starter.next::<Slot>()? {
+    time_slots(starter, |slot| {
         let ring = &Ring::new(slot.size);
-        let ns = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let consumer = spawn_on(scope, peer, || ring.consume(slot))?;
             let started = Instant::now();
             let sum = ring.produce(slot);
@@ -201,12 +200,7 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
                 (tally.count, tally.sum) == (slot.operations, sum),
                 "not what was sent"
             );
-            anyhow::Ok(took.as_nanos() as f64 / slot.operations as f64)
-        })?;
-        starter.reply(&Sample {
-            ns,
-            percentiles: None,
-        })?;
-    }
-    Ok(())
+            Ok(took.as_nanos() as f64 / slot.operations as f64)
+        })
+    })
 }

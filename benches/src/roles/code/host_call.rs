@@ -9,7 +9,7 @@ use ifunc_rt::{Policy, Source, Target};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
 use crate::program::Starter;
-use crate::slots::{Sample, Slot};
+use crate::roles::time_slots;
 
 /// Timeout of an invocation.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -62,8 +62,8 @@ pub(in crate::roles) fn through_a_got(starter: Starter) -> Result<()> {
 }
 
 /// Times `steps`, and checks their result.
-fn run(mut starter: Starter, mut steps: impl FnMut(u64) -> Result<u64>) -> Result<()> {
-    while let Some(slot) = starter.next::<Slot>()? {
+fn run(starter: Starter, mut steps: impl FnMut(u64) -> Result<u64>) -> Result<()> {
+    time_slots(starter, |slot| {
         let expected = (0..slot.operations).fold(1, |x, _| next(x));
         let begin = Instant::now();
         let reached = steps(slot.operations)?;
@@ -73,10 +73,6 @@ fn run(mut starter: Starter, mut steps: impl FnMut(u64) -> Result<u64>) -> Resul
             "{} steps led to {reached}, not {expected}",
             slot.operations
         );
-        starter.reply(&Sample {
-            ns: took.as_nanos() as f64 / slot.operations as f64,
-            percentiles: None,
-        })?;
-    }
-    Ok(())
+        Ok(took.as_nanos() as f64 / slot.operations as f64)
+    })
 }

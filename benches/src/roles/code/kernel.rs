@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ifunc_rt::{ByName, Handle, Policy, Source, Target};
 
 use crate::program::Starter;
-use crate::slots::{Sample, Slot};
+use crate::roles::time_slots;
 
 /// Timeout of an invocation.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -16,7 +16,7 @@ pub(crate) const KERNEL_BYTES: usize = 8 << 10;
 const ROUNDS: u64 = 8;
 
 /// `BENCH_LIBRARY` has the ifunc `BENCH_KERNEL`; the target states the CPU features `BENCH_CPU_FEATURES`. An operation is a round.
-pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
+pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
     let variable = |name: &str| std::env::var(name).with_context(|| name.to_owned());
     let kernel = variable("BENCH_KERNEL")?;
     let features = variable("BENCH_CPU_FEATURES")?.parse()?;
@@ -30,19 +30,15 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
     let one_turn: Vec<u64> = (0..ROUNDS)
         .map(|round| expected(&kernel, round))
         .collect::<Result<_>>()?;
-    while let Some(slot) = starter.next::<Slot>()? {
+    time_slots(starter, |slot| {
         let (turns, rest) = (slot.operations / ROUNDS, (slot.operations % ROUNDS) as usize);
         let sum = one_turn.iter().sum::<u64>() * turns + one_turn[..rest].iter().sum::<u64>();
         let begin = Instant::now();
         let answer = answer(&handle, &mut target, slot.operations)?;
         let took = begin.elapsed();
         ensure!(answer == sum, "`{kernel}` answered {answer}, not {sum}");
-        starter.reply(&Sample {
-            ns: took.as_nanos() as f64 / slot.operations as f64,
-            percentiles: None,
-        })?;
-    }
-    Ok(())
+        Ok(took.as_nanos() as f64 / slot.operations as f64)
+    })
 }
 
 fn answer(handle: &Handle<ByName>, target: &mut Target, rounds: u64) -> Result<u64> {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pair::Count;
 use crate::program::Starter;
+use crate::slots::seed;
 
 pub(super) mod ifunc;
 pub(super) mod ucx;
@@ -77,7 +78,7 @@ fn send(mut starter: Starter, targets: usize, mut sender: impl Sender) -> Result
                 for (target, sent) in each.iter_mut().enumerate() {
                     let fresh = Fresh {
                         len: size,
-                        seed: (own | sent.messages).wrapping_mul(0xd6e8_feb8_6659_fd93),
+                        seed: seed(own | sent.messages),
                     };
                     sender.send(target, &fresh)?;
                     sent.messages += 1;

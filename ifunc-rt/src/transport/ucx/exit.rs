@@ -89,7 +89,7 @@ fn stop() {
     wait(until, is_none_busy);
 }
 
-/// Waits until then at most. The threads that it waits for tell nobody.
+/// Waits until `is_done` says so, or until this time. It asks now and then: a thread that stops using UCX does not wake this one.
 fn wait(until: Instant, mut is_done: impl FnMut() -> bool) {
     while !is_done() && Instant::now() < until {
         std::thread::sleep(PAUSE);

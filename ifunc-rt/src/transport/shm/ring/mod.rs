@@ -319,10 +319,15 @@ enum What {
     Violation,
 }
 
-/// Whether a frame states that its body lies in its slot.
-#[inline(always)]
-fn is_inline(words: [u64; 2]) -> bool {
-    words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0
+impl What {
+    /// A frame with these words.
+    #[inline(always)]
+    fn of(words: [u64; 2]) -> Self {
+        match words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) {
+            0 => Self::Data,
+            _ => Self::Inline,
+        }
+    }
 }
 
 /// The longest body that lies there, beside a data ring of so many bytes.
@@ -405,7 +410,7 @@ impl<S: Shared> Consumer<S> {
             return None;
         }
         let (words, len, what) = (S::load_words(slot), len as usize, What::Inline);
-        if !is_inline(words) || len > INLINE {
+        if What::of(words) != What::Inline || len > INLINE {
             return None;
         }
         self.held = Held { what, words, len };
@@ -424,10 +429,7 @@ impl<S: Shared> Consumer<S> {
             return self.await_frame(sequence);
         }
         let (words, len) = (S::load_words(self.shared.slot(self.next())), len as usize);
-        let what = match is_inline(words) {
-            true => What::Inline,
-            false => What::Data,
-        };
+        let what = What::of(words);
         if len as u64 > longest(what, self.window.capacity().data) {
             return Err(self.malformed(TOO_LONG));
         }
@@ -578,35 +580,22 @@ impl<S: Shared> Inbound for Consumer<S> {
         }
         let words = S::load_words(slot_of(next));
         let header = Header::parse_plain(words, kind)?;
-        let (slots, data, len) = (
-            self.window.capacity().frames,
-            self.window.capacity().data,
-            len as usize,
-        );
-        let (what, ptr, stride, fits, bytes) = if is_inline(words) {
-            let lap = slots - (next & (slots - 1));
-            (
-                What::Inline,
-                self.shared.inline_run(next),
-                S::INLINE_STRIDE,
-                lap,
-                0,
-            )
-        } else {
-            let (ptr, bytes) = (self.shared.data(self.data_at()), footprint(len));
-            let stride = bytes.max(1);
-            self.shared.body_found(self.data_at(), len);
-            (
-                What::Data,
-                ptr.cast_const(),
-                stride as usize,
-                data / stride,
-                bytes,
-            )
-        };
+        let (len, data) = (len as usize, self.window.capacity().data);
+        let what = What::of(words);
         if len as u64 > longest(what, data) {
             return None;
         }
+        let (ptr, stride, fits, bytes) = if what == What::Inline {
+            let slots = self.window.capacity().frames;
+            let lap = slots - (next & (slots - 1));
+            (self.shared.inline_run(next), S::INLINE_STRIDE, lap, 0)
+        } else {
+            let (at, bytes) = (self.data_at(), footprint(len));
+            let stride = bytes.max(1);
+            self.shared.body_found(at, len);
+            let ptr = self.shared.data(at).cast_const();
+            (ptr, stride as usize, data / stride, bytes)
+        };
         let most = fits.min(most(len) as u64).min(self.window.left(bytes));
         let mut count = 1;
         while count < most && commit_is_alike(count) && S::load_words(slot_of(next + count)) == words {
