@@ -387,6 +387,11 @@ fn nothing_is_sent_to_a_peer_that_has_left() {
             .get_mut(&pair.id)
             .unwrap()
             .socket = None;
+        // The end of the socket arrives some time after it was sent. Under the lock no thread follows it.
+        let locked = pair.served.engine.lock();
+        let socket = locked.state.connections[&pair.of_target].socket.as_ref().unwrap();
+        wait_for("the end of the socket", || socket.is_hung_up().then_some(()));
+        drop(locked);
         let link = &mut pair.target;
         assert!(!link.waiter.check_peer_closed(), "{mode:?}: it is over at once");
         assert_eq!(send(link, b"after"), Ok(None), "{mode:?}");
