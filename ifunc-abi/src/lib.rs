@@ -26,6 +26,8 @@ pub mod machine;
 pub mod meta;
 pub mod name;
 #[cfg(feature = "alloc")]
+pub mod rare;
+#[cfg(feature = "alloc")]
 pub mod refusal;
 pub mod signature;
 pub mod slices;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use ifunc::host::{NameConflict, NamedType, NamedTypes};
 use ifunc_abi::context::{self, Context};
 use ifunc_abi::image::EntryFlags;
+use ifunc_abi::rare::rarely;
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::Rejection;
 use ifunc_abi::{ABI_VERSION, ImageId};
@@ -379,15 +380,17 @@ impl Executor for ImageExecutor {
             target,
             sender,
         } = invocation;
-        without_success(
-            session,
-            entry,
-            (payload, size),
-            (target, sender),
-            code,
-            &ctx,
-            room,
-        )
+        rarely(move || {
+            without_success(
+                session,
+                entry,
+                (payload, size),
+                (target, sender),
+                code,
+                &ctx,
+                room,
+            )
+        })
     }
 
     fn has_batch(entry: &InstalledEntry) -> bool {
@@ -506,8 +509,6 @@ impl Executor for ImageExecutor {
 
 /// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer that fits. If it was turned away, it
 /// runs as soon as its image is open again.
-#[cold]
-#[inline(never)]
 fn without_success(
     session: &mut Session<'_>,
     entry: &InstalledEntry,

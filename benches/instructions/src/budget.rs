@@ -46,7 +46,7 @@ const PATHS: &[Path] = &[
         what: "poll",
         messages: 1,
         own: alone,
-        usual: 249.0,
+        usual: 241.0,
         first: 343.0,
     },
     // The target: a `poll` that finds several messages.
@@ -54,15 +54,15 @@ const PATHS: &[Path] = &[
         what: "poll-many",
         messages: BATCH,
         own: alone,
-        usual: 118.5,
-        first: 118.5,
+        usual: 117.0,
+        first: 117.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         own: alone,
-        usual: 936.0,
+        usual: 927.0,
         first: 1343.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.

@@ -5,6 +5,7 @@
 //! processed in [`Connection::unusual_frames`], which returns to the fast path once nothing unusual is left.
 
 use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::rare::rarely;
 use ifunc_abi::status::Status;
 
 use super::{Connection, TOO_FAR_AHEAD};
@@ -59,7 +60,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         host: &mut H,
     ) -> Result<usize, Box<Closed>> {
         if !self.is_fast {
-            return self.poll_unusual(link, host);
+            return rarely(move || self.poll_unusual(link, host));
         }
         link.split().1.begin_poll();
         let mut quantum = Quantum::new(self.price);
@@ -81,7 +82,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             self.frames(link, host)
         };
         if !self.is_fast {
-            return self.end_unusual(link, host, polled, false);
+            return rarely(move || self.end_unusual(link, host, polled, false));
         }
         self.end_poll(link, polled);
         Ok(polled.processed)
@@ -197,8 +198,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     /// As [`poll`](Self::poll), off the fast path.
-    #[cold]
-    #[inline(never)]
     fn poll_unusual<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,

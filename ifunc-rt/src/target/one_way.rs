@@ -7,6 +7,7 @@ use ifunc_proto::{Closed, Config};
 
 use super::Host;
 use super::argument::Argument;
+use super::poll::Ended;
 use super::served::{Served, State};
 use super::visits::deliver;
 use crate::source::connection::Protocol;
@@ -86,21 +87,19 @@ impl OneWay {
         Ok(processed)
     }
 
-    /// As [`poll`](Self::poll); `None`: the connection ended, which was logged.
+    /// As [`poll`](Self::poll), and logs the end.
     #[inline(always)]
     pub(super) fn poll_to_end(
         &mut self,
         host: &Host,
         session: &mut Session<'_>,
         argument: &Argument,
-    ) -> Option<usize> {
-        match self.poll(host, session, argument) {
-            Ok(processed) => Some(processed),
-            Err(closed) => {
-                self.state.ended(&closed);
-                None
-            }
-        }
+    ) -> Result<usize, Ended> {
+        let polled = self.poll(host, session, argument);
+        polled.map_err(|closed| {
+            self.state.ended(&closed);
+            Ended
+        })
     }
 
     /// Applies the policy that there is now.

@@ -196,6 +196,9 @@ pub(super) enum Polled {
     Done,
 }
 
+/// The connection ended, which was logged.
+pub(super) struct Ended;
+
 /// By the keys of connections. A listener counts them, and no peer chooses one.
 type KeyMap<T> = HashMap<Key, T, BuildHasherDefault<KeyHasher>>;
 
@@ -448,16 +451,17 @@ impl Links {
 
     #[inline(always)]
     fn poll_links(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
-        if self.until_tended == 0 {
+        let (until_tended, is_due) = self.until_tended.overflowing_sub(1);
+        self.until_tended = until_tended;
+        if is_due {
             self.tend(host);
         }
-        self.until_tended -= 1;
         let mut handled = 0;
         let mut at = 0;
         if let Some(connection) = self.active.front_mut() {
             match connection.poll(host, session, argument) {
-                Some(frames) => (handled, at) = (frames, 1),
-                None => self.forget(host, 0),
+                Ok(frames) => (handled, at) = (frames, 1),
+                Err(Ended) => self.forget(host, 0),
             }
         }
         if at < self.active.len() {
@@ -483,12 +487,12 @@ impl Links {
     ) -> usize {
         while let Some(connection) = self.active.get_mut(at) {
             match connection.poll(host, session, argument) {
-                Some(frames) => {
+                Ok(frames) => {
                     handled += frames;
                     at += 1;
                     self.polls += 1;
                 }
-                None => self.forget(host, at),
+                Err(Ended) => self.forget(host, at),
             }
         }
         if handled > 0 {
@@ -534,7 +538,7 @@ impl Links {
     /// Gathers connections, and parks those that had nothing.
     #[inline(never)]
     fn tend(&mut self, host: &Host) {
-        self.until_tended = TEND;
+        self.until_tended = TEND - 1;
         if self.polls >= REVIEW {
             self.review(host);
             host.executor.drop_replaced();
@@ -816,27 +820,26 @@ impl Connection {
         }
     }
 
-    /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed; `None`:
-    /// the connection ended.
+    /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
     #[inline]
     pub(super) fn poll(
         &mut self,
         host: &Host,
         session: &mut Session<'_>,
         argument: &Argument,
-    ) -> Option<usize> {
+    ) -> Result<usize, Ended> {
         match self {
             Self::OneWay(connection) => connection.poll_to_end(host, session, argument),
-            _ => self.poll_unusual(host, session, argument),
+            _ => self.poll_unusual(host, session, argument).ok_or(Ended),
         }
     }
 
-    /// As [`poll`](Self::poll), of any connection.
+    /// As [`poll`](Self::poll), of a connection that is not one-way.
     #[cold]
     #[inline(never)]
     fn poll_unusual(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> Option<usize> {
         match self {
-            Self::OneWay(connection) => connection.poll_to_end(host, session, argument),
+            Self::OneWay(_) => None,
             Self::Duplex(connection) => connection.poll(host, session, argument),
             Self::Tasks(tasks) => Some(tasks.poll(host, session, argument)),
         }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::frame::Header;
+use ifunc_abi::rare::rarely;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_abi::travel::TravelHead;
 use ifunc_exec::services::now;
@@ -670,38 +671,18 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
         if counted.suits != self.argument.key {
-            // In parts: what a call takes by its address would lie in memory on the usual path, too.
-            let payload = match invocation.payload {
-                Payload::InPlace(body) => Ok(body),
-                Payload::Private(bytes) => Err(bytes),
-            };
-            return self.run_unusual(
-                counted,
-                invocation.sequence,
-                invocation.is_batched,
-                payload,
-                answer,
-            );
+            return rarely(move || self.run_unusual(counted, invocation, answer));
         }
         self.run_suited(counted, invocation, answer)
     }
 
     /// Runs an invocation that has quotas or runs in another process, or of an entry that was bound for other target arguments.
-    #[cold]
-    #[inline(never)]
     fn run_unusual<B: Body>(
         &mut self,
         counted: &Counted,
-        sequence: u32,
-        is_batched: bool,
-        payload: Result<B, &[u8]>,
+        invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        let invocation = Invocation {
-            sequence,
-            is_batched,
-            payload: payload.map_or_else(Payload::Private, Payload::InPlace),
-        };
         let (entry, executor) = (&*counted.entry, &self.host.executor);
         if !self.argument.suits(executor, entry) {
             return Err(unsuited(executor, entry, self.argument));
@@ -781,7 +762,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             counters.batched(1);
         }
         if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
-            return self.run_timed(counted, invocation(), size, sequence, answer);
+            return rarely(move || self.run_timed(counted, invocation(), size, sequence, answer));
         }
         match ImageExecutor::run(session, invocation(), answer) {
             Ok(len) => {
@@ -796,8 +777,6 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     }
 
     /// Runs an invocation that is timed or traced, and counts it.
-    #[cold]
-    #[inline(never)]
     fn run_timed(
         &mut self,
         counted: &Counted,

@@ -10,7 +10,7 @@ use ifunc::payload::TargetArgs;
 use ifunc_exec::ExecThread;
 
 use super::argument::Argument;
-use super::poll::Connection;
+use super::poll::{Connection, Ended};
 use super::{Host, Links, Serving, Target, TargetError};
 use crate::driver::backoff::Backoff;
 use crate::serve::doorbell::StopHandle;
@@ -201,9 +201,9 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
             connection.poll(host, &mut session, &argument.0)
         }));
         match polled {
-            Ok(Some(0)) => return Ran::Blocked(connection),
-            Ok(Some(_)) => return Ran::Done(connection),
-            Ok(None) => host.forget(number),
+            Ok(Ok(0)) => return Ran::Blocked(connection),
+            Ok(Ok(_)) => return Ran::Done(connection),
+            Ok(Err(Ended)) => host.forget(number),
             Err(panic) => {
                 drop(connection);
                 pool.end(End::Panicked(panic));
