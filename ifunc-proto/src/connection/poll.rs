@@ -53,7 +53,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     ///
     /// # Errors
     /// The connection is over. If the poll processed something before, the next poll returns the error.
-    #[inline]
+    #[inline(always)]
     pub fn poll<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,

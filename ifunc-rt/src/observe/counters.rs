@@ -120,9 +120,7 @@ impl HandleCounters {
     pub(crate) fn executed(&self, payload: usize, answer: usize) {
         self.hits.add(1);
         self.payload_bytes.add(payload as u64);
-        if answer != 0 {
-            self.answer_bytes.add(answer as u64);
-        }
+        self.answer_bytes.add(answer as u64);
     }
 
     /// How many of `count` invocations of a run come next in one crossing of the call gate; 0: the next one is timed.

@@ -48,7 +48,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             let ifunc = about.map(|about| about.name);
             let source = self.state.source.connection;
             let signer = signature.ok().flatten().map(|signature| {
-                let rules = self.host.policy.rules();
+                let rules = self.execution.host.policy.rules();
                 let name = rules.name_of(&signature.key);
                 name.map_or_else(|| Hex(&signature.key).to_string(), str::to_owned)
             });
@@ -65,7 +65,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         about: &mut Option<About<'b>>,
     ) -> Result<Accepted, Refusal> {
         let (id, bytes) = (&install.id, install.image);
-        let (host, state, len) = (self.host, &*self.state, bytes.len());
+        let (host, state, len) = (self.execution.host, &*self.state, bytes.len());
         if let Some(refusal) = &state.ending {
             return Err(refusal.clone());
         }
@@ -155,16 +155,16 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         image: &Image<'b>,
         about: &mut Option<About<'b>>,
     ) -> Result<(), Refusal> {
-        let (executor, argument) = (&self.host.executor, self.argument);
+        let (executor, argument) = (&self.execution.host.executor, &self.execution.argument);
         for (described, entry) in describe(id, len, image).zip(image.entries()) {
             *about = Some(described);
             if !argument.has_type(executor, entry.target) {
                 return Err(argument.wrong_target(executor, entry.target));
             }
-            if entry.target != 0 && self.host.uses_runners {
+            if entry.target != 0 && self.execution.host.uses_runners {
                 argument.check_lent(executor)?;
             }
-            if argument.shared && !entry.flags.contains(EntryFlags::SHARED) {
+            if argument.is_shared() && !entry.flags.contains(EntryFlags::SHARED) {
                 return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::ffi::c_void;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use ifunc::host::{NameConflict, NamedType};
 use ifunc::payload::TargetArgs;
@@ -21,8 +21,6 @@ pub(super) struct Argument {
     host_type: fn() -> HostType,
     /// Equal for target arguments that the same entries suit: a hash of their type, inverted if they are shared. Never 0.
     pub(super) key: u64,
-    /// Several threads run invocations on them at the same time.
-    pub(super) shared: bool,
 }
 
 /// The type of target arguments.
@@ -59,9 +57,14 @@ impl HostType {
 
 /// A hash of a type, for [`Argument::new`].
 pub(super) fn hash_of<T: 'static>() -> u64 {
+    hash_of_id(&TypeId::of::<T>())
+}
+
+/// The same of what identifies a type.
+pub(super) fn hash_of_id(id: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    TypeId::of::<T>().hash(&mut hasher);
-    // Neither the hash nor its inverse is 0.
+    id.hash(&mut hasher);
+    // Neither the hash nor its inverse is 0, and the first bit tells them apart.
     hasher.finish() >> 1 | 1
 }
 
@@ -73,19 +76,22 @@ impl Argument {
             target: target.cast(),
             host_type: HostType::of::<T>,
             key: if shared { !hash } else { hash },
-            shared,
         }
     }
 
-    /// Target arguments behind a pointer, of a type that is not Rust's.
+    /// Target arguments behind a pointer, of a type that is not Rust's and has this [hash](hash_of_id).
     #[inline]
     pub(super) fn raw(target: *mut c_void, host_type: fn() -> HostType, hash: u64, shared: bool) -> Self {
         Self {
             target,
             host_type,
             key: if shared { !hash } else { hash },
-            shared,
         }
+    }
+
+    /// Whether several threads run invocations on them at the same time.
+    pub(super) fn is_shared(&self) -> bool {
+        self.key >> 63 != 0
     }
 
     /// Their type.
@@ -109,11 +115,11 @@ impl Argument {
     pub(super) fn lent(&self) -> Lent {
         let text = (self.host_type)().text;
         let size = plain_size(text);
-        match size.filter(|size| *size <= MAX_TARGET && !self.shared) {
+        match size.filter(|size| *size <= MAX_TARGET && !self.is_shared()) {
             Some(size) => Lent::Copied(size),
             None => Lent::Opaque {
                 text,
-                is_shared: self.shared,
+                is_shared: self.is_shared(),
             },
         }
     }
@@ -128,7 +134,7 @@ impl Argument {
         if is_lent {
             return Ok(());
         }
-        let help = if self.shared {
+        let help = if self.is_shared() {
             "this target runs ifuncs in processes of their own (`Level::Process`), on copies of the target arguments, and its threads share \
              these; help: let it `serve` on one thread, or serve `()`"
         } else {
@@ -146,7 +152,7 @@ impl Argument {
             && self
                 .admits_imports(executor, entry.image().import_names())
                 .is_ok()
-            && (!self.shared || entry.flags.contains(EntryFlags::SHARED))
+            && (!self.is_shared() || entry.flags.contains(EntryFlags::SHARED))
     }
 
     /// Refuses an image with these imports if one is a method for another type: only what its entries state as their target

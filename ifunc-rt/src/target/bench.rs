@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::answers::LongAnswers;
 use super::argument::hash_of;
 use super::one_way::OneWay;
+use super::served::Execution;
 use super::unfinished::Unfinished;
 use super::{Argument, Host};
 use crate::observe::{Metrics, StatsHandle};
@@ -186,10 +187,12 @@ impl Bench {
 
     /// Polls it once: returns the number of processed frames, or why the connection ended.
     pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
-        let argument = Argument::new(&raw mut looked.value, hash_of::<u64>(), false);
-        let polled = looked
-            .connection
-            .poll(&self.host, &mut self.thread.session(), &argument);
+        let mut execution = Execution {
+            host: &self.host,
+            session: self.thread.session(),
+            argument: Argument::new(&raw mut looked.value, hash_of::<u64>(), false),
+        };
+        let polled = looked.connection.poll(&mut execution);
         polled.map_err(|end| match *end {
             Closed::Left => "left".into(),
             Closed::Broke(why) => why,

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ifunc_exec::Session;
 use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
 
 use super::Host;
-use super::argument::Argument;
 use super::peers::Peers;
-use super::served::{Served, State};
+use super::served::{Execution, Served, State};
 use super::visits::deliver;
 use crate::group::Nodes;
 use crate::policy::SourceInfo;
@@ -202,15 +200,11 @@ impl Duplex {
     /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed; `None`:
     /// the connection ended.
     #[cold]
-    pub(super) fn poll(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-    ) -> Option<usize> {
+    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> Option<usize> {
+        let host = execution.host;
         let mut processed = 0;
         while processed < QUANTUM {
-            let polled = self.poll_one(host, session, argument)?;
+            let polled = self.poll_one(execution)?;
             if polled == 0 {
                 break;
             }
@@ -222,14 +216,15 @@ impl Duplex {
             }
         }
         self.is_busy |= processed > 0;
-        if argument.shared {
+        if execution.argument.is_shared() {
             self.release_thread();
         }
         Some(processed)
     }
 
     /// Processes what has arrived up to the next invocation, and runs that.
-    fn poll_one(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> Option<usize> {
+    fn poll_one(&mut self, execution: &mut Execution<'_>) -> Option<usize> {
+        let host = execution.host;
         let is_unlisted = self.is_unlisted();
         let mut state = self.shared.lock();
         if state.is_closed {
@@ -252,9 +247,7 @@ impl Duplex {
         };
         let mut served = Served::<true> {
             state: served,
-            host,
-            session,
-            argument,
+            execution,
         };
         let polled = state.connection.poll_served(&mut served);
         state.polled();

@@ -97,7 +97,7 @@ impl Escaped<'_> {
 
     /// What the target serves, as the invocation left it. `None`: it is of another type, or several threads share it.
     pub fn target_mut<T: 'static>(&mut self) -> Option<&mut T> {
-        let is_own = !self.argument.shared && self.argument.type_id() == TypeId::of::<T>();
+        let is_own = !self.argument.is_shared() && self.argument.type_id() == TypeId::of::<T>();
         // SAFETY: `poll` borrows the target arguments, which are of this type; the invocation has ended, and this value is the only
         // way to them until the hook returns.
         is_own.then(|| unsafe { &mut *self.argument.target.cast::<T>() })
@@ -113,7 +113,7 @@ impl Escaped<'_> {
     /// The same, if several threads share it.
     #[must_use]
     pub fn target_shared<T: Sync + 'static>(&self) -> Option<&T> {
-        let is_shared = self.argument.shared && self.argument.type_id() == TypeId::of::<T>();
+        let is_shared = self.argument.is_shared() && self.argument.type_id() == TypeId::of::<T>();
         // SAFETY: `serve_shared` borrows the target arguments, which are of this type, for all threads.
         is_shared.then(|| unsafe { &*self.argument.target.cast::<T>() })
     }

@@ -2,13 +2,11 @@
 
 use std::time::Instant;
 
-use ifunc_exec::Session;
 use ifunc_proto::{Closed, Config};
 
 use super::Host;
-use super::argument::Argument;
 use super::poll::Ended;
-use super::served::{Served, State};
+use super::served::{Execution, Served, State};
 use super::visits::deliver;
 use crate::source::connection::Protocol;
 use crate::transport::{Inbound as _, Link, with_link};
@@ -63,39 +61,26 @@ impl OneWay {
     ///
     /// # Errors
     /// The connection ended. If the poll processed something before, the next poll returns the error.
-    #[inline]
-    pub(super) fn poll(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-    ) -> Result<usize, Box<Closed>> {
+    #[inline(always)]
+    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> Result<usize, Box<Closed>> {
         let Self {
             protocol,
             link,
             state,
             ..
         } = self;
-        let mut served = Served::<false> {
-            state,
-            host,
-            session,
-            argument,
-        };
+        let mut served = Served::<false> { state, execution };
         let processed = with_link!(link, link => protocol.poll(link, &mut served))?;
-        self.is_busy |= processed > 0;
+        if processed > 0 {
+            self.is_busy = true;
+        }
         Ok(processed)
     }
 
     /// As [`poll`](Self::poll), and logs the end.
     #[inline(always)]
-    pub(super) fn poll_to_end(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-    ) -> Result<usize, Ended> {
-        let polled = self.poll(host, session, argument);
+    pub(super) fn poll_to_end(&mut self, execution: &mut Execution<'_>) -> Result<usize, Ended> {
+        let polled = self.poll(execution);
         polled.map_err(|closed| {
             self.state.ended(&closed);
             Ended

@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Roles;
-use ifunc_exec::Session;
 
 use super::argument::Argument;
 use super::duplex::{Duplex, own_key};
 use super::one_way::OneWay;
-use super::served::State;
+use super::served::{Execution, State};
 use super::tasks::Tasks;
 use super::{Host, Target, TargetError};
 use crate::driver::backoff::{Backoff, Next};
@@ -50,19 +49,20 @@ impl Target {
     /// nothing until it is ready again.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
         let argument = self.argument(&raw mut *target, false);
-        let Self {
-            links, host, entry, ..
-        } = self;
-        links.poll(host, &mut entry.session(), &argument)
+        self.poll_argument(argument)
     }
 
     /// As [`poll`](Self::poll), with these target arguments. Compiled for programs that use it alone.
-    #[inline]
-    pub(super) fn poll_argument(&mut self, argument: &Argument) -> usize {
+    #[inline(always)]
+    pub(super) fn poll_argument(&mut self, argument: Argument) -> usize {
         let Self {
             links, host, entry, ..
         } = self;
-        links.poll(host, &mut entry.session(), argument)
+        links.poll(&mut Execution {
+            host,
+            session: entry.session(),
+            argument,
+        })
     }
 
     /// Serves until [`StopHandle::stop`](crate::StopHandle::stop) is called. An idle target sleeps and costs no CPU.
@@ -418,22 +418,22 @@ impl Links {
 
     /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
     /// gathers connections.
-    #[inline]
-    fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+    #[inline(always)]
+    fn poll(&mut self, execution: &mut Execution<'_>) -> usize {
         match self.scope.is_some() {
-            true => self.poll_in_scope(host, session, argument),
-            false => self.poll_links(host, session, argument),
+            true => self.poll_in_scope(execution),
+            false => self.poll_links(execution),
         }
     }
 
     /// As [`poll`](Self::poll), where the listener looks for what has arrived once for all connections.
     #[inline(never)]
-    fn poll_in_scope(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+    fn poll_in_scope(&mut self, execution: &mut Execution<'_>) -> usize {
         // A poll that panics ends the scope, and later ones have none.
         let (in_scope, has_some) = InScope::new(self.scope.take());
         let mut handled = 0;
-        if has_some || self.skippable_polls == 0 || self.has_other_work(host) {
-            handled = self.poll_links(host, session, argument);
+        if has_some || self.skippable_polls == 0 || self.has_other_work(execution.host) {
+            handled = self.poll_links(execution);
             self.skippable_polls = if handled == 0 { SKIPPABLE } else { 0 };
         } else {
             self.skippable_polls -= 1;
@@ -450,7 +450,8 @@ impl Links {
     }
 
     #[inline(always)]
-    fn poll_links(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+    fn poll_links(&mut self, execution: &mut Execution<'_>) -> usize {
+        let host = execution.host;
         let (until_tended, is_due) = self.until_tended.overflowing_sub(1);
         self.until_tended = until_tended;
         if is_due {
@@ -459,13 +460,13 @@ impl Links {
         let mut handled = 0;
         let mut at = 0;
         if let Some(connection) = self.active.front_mut() {
-            match connection.poll(host, session, argument) {
+            match connection.poll(execution) {
                 Ok(frames) => (handled, at) = (frames, 1),
                 Err(Ended) => self.forget(host, 0),
             }
         }
         if at < self.active.len() {
-            handled = self.poll_others(host, session, argument, handled, at);
+            handled = self.poll_others(execution, handled, at);
         }
         self.polls += 1;
         if handled == 0 || handled > TEND as usize {
@@ -477,16 +478,10 @@ impl Links {
     /// Polls the connections behind the first one, and sends what nodes reported for sources of other connections. Rotates the
     /// connections so that none is always served first. Returns how many frames these and the first one handled.
     #[inline(never)]
-    fn poll_others(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-        mut handled: usize,
-        mut at: usize,
-    ) -> usize {
+    fn poll_others(&mut self, execution: &mut Execution<'_>, mut handled: usize, mut at: usize) -> usize {
+        let host = execution.host;
         while let Some(connection) = self.active.get_mut(at) {
-            match connection.poll(host, session, argument) {
+            match connection.poll(execution) {
                 Ok(frames) => {
                     handled += frames;
                     at += 1;
@@ -821,27 +816,22 @@ impl Connection {
     }
 
     /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
-    #[inline]
-    pub(super) fn poll(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-    ) -> Result<usize, Ended> {
+    #[inline(always)]
+    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> Result<usize, Ended> {
         match self {
-            Self::OneWay(connection) => connection.poll_to_end(host, session, argument),
-            _ => self.poll_unusual(host, session, argument).ok_or(Ended),
+            Self::OneWay(connection) => connection.poll_to_end(execution),
+            _ => self.poll_unusual(execution).ok_or(Ended),
         }
     }
 
     /// As [`poll`](Self::poll), of a connection that is not one-way.
     #[cold]
     #[inline(never)]
-    fn poll_unusual(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> Option<usize> {
+    fn poll_unusual(&mut self, execution: &mut Execution<'_>) -> Option<usize> {
         match self {
             Self::OneWay(_) => None,
-            Self::Duplex(connection) => connection.poll(host, session, argument),
-            Self::Tasks(tasks) => Some(tasks.poll(host, session, argument)),
+            Self::Duplex(connection) => connection.poll(execution),
+            Self::Tasks(tasks) => Some(tasks.poll(execution)),
         }
     }
 

@@ -2,10 +2,9 @@
 
 use std::any::TypeId;
 use std::ffi::c_void;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::argument::{Argument, HostType};
+use super::argument::{Argument, HostType, hash_of_id};
 use super::poll::Polled;
 use super::{Target, TargetError};
 
@@ -97,12 +96,10 @@ impl RawType {
     }
 
     fn of(host_type: fn() -> HostType) -> Self {
-        let mut hasher = DefaultHasher::new();
         let HostType { id, text, .. } = host_type();
-        (id, text).hash(&mut hasher);
         Self {
             host_type,
-            hash: hasher.finish(),
+            hash: hash_of_id(&(id, text)),
         }
     }
 }
@@ -152,7 +149,7 @@ impl Target {
     /// states no type, whatever it expects.
     #[inline]
     pub unsafe fn poll_raw(&mut self, args: RawArgs) -> usize {
-        self.poll_argument(&args.argument(false))
+        self.poll_argument(args.argument(false))
     }
 
     /// As [`serve_until`](Self::serve_until), with target arguments behind a pointer.
@@ -205,6 +202,15 @@ mod tests {
             RawType::stated(b.1).unwrap().hash
         );
         assert_eq!(of(""), Ok(""));
+    }
+
+    #[test]
+    fn what_is_shared_is_told_by_the_key() {
+        for number in 0..16 {
+            let raw = RawType::stated(&format!("raw-test-shared-{number}")).unwrap();
+            let args = super::RawArgs::new(std::ptr::null_mut(), raw);
+            assert!(!args.argument(false).is_shared() && args.argument(true).is_shared());
+        }
     }
 
     #[test]

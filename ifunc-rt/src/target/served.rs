@@ -385,12 +385,17 @@ impl Counted {
     }
 }
 
-/// A connection's host, for one poll. If it `TAKES` invocations, it runs each after the poll.
-pub(super) struct Served<'a, 's, const TAKES: bool> {
-    pub(super) state: &'a mut State,
+/// What invocations run with during a poll: the node, the thread, and the target arguments.
+pub(super) struct Execution<'a> {
     pub(super) host: &'a Host,
-    pub(super) session: &'a mut Session<'s>,
-    pub(super) argument: &'a Argument,
+    pub(super) session: Session<'a>,
+    pub(super) argument: Argument,
+}
+
+/// A connection's host, for one poll. If it `TAKES` invocations, it runs each after the poll.
+pub(super) struct Served<'a, 'e, const TAKES: bool> {
+    pub(super) state: &'a mut State,
+    pub(super) execution: &'a mut Execution<'e>,
 }
 
 impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
@@ -400,7 +405,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
 
     fn install(&mut self, install: Install<'_>) -> Result<Vec<Bound>, Refusal> {
         // Before the thread runs anything: a target may have moved between threads.
-        self.session.prepare_thread();
+        self.execution.session.prepare_thread();
         let Accepted {
             image,
             authority,
@@ -423,7 +428,13 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
             let metrics = self.state.metrics.bound(first + index as u32, about);
             let counters = Arc::clone(&metrics.counters);
             let copies_payloads = self.state.copies_payloads;
-            let counted = Counted::new(entry, counters, self.argument, copies_payloads, terms.clone());
+            let counted = Counted::new(
+                entry,
+                counters,
+                &self.execution.argument,
+                copies_payloads,
+                terms.clone(),
+            );
             Bound {
                 counted,
                 metrics,
@@ -466,9 +477,9 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     }
 
     fn admits_travel(&mut self) -> bool {
-        let admits = self.host.travels.admits();
+        let admits = self.execution.host.travels.admits();
         if !admits {
-            self.host.travels.hold();
+            self.execution.host.travels.hold();
         }
         admits
     }
@@ -505,7 +516,8 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
 
     fn finish(&mut self, scope: u32, reply_to: ReplyTo) -> Result<(), Refusal> {
         let (connection, origin) = (self.state.source.connection, self.state.origin(reply_to));
-        self.host
+        self.execution
+            .host
             .travels
             .with(|node| node.finish(connection, scope, origin, now()));
         Ok(())
@@ -513,21 +525,26 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
 
     fn grant(&mut self, token: u64, count: u32) {
         let connection = self.state.source.connection;
-        self.host
+        self.execution
+            .host
             .travels
             .with(|node| node.grant(connection, token, count));
     }
 
     fn cancel(&mut self, token: u64) {
         let connection = self.state.source.connection;
-        self.host.travels.with(|node| node.cancel(connection, token));
+        self.execution
+            .host
+            .travels
+            .with(|node| node.cancel(connection, token));
     }
 
     fn node_frame(&mut self, header: Header, body: &[u8]) -> Result<(), MalformedFrame> {
         let Some(from) = self.state.node else {
             return Err(MalformedFrame("a frame between nodes, and this target is none"));
         };
-        self.host
+        self.execution
+            .host
             .travels
             .with(|node| node.receive(from, header, body, now()))
     }
@@ -670,7 +687,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        if counted.suits != self.argument.key {
+        if counted.suits != self.execution.argument.key {
             return rarely(move || self.run_unusual(counted, invocation, answer));
         }
         self.run_suited(counted, invocation, answer)
@@ -683,14 +700,14 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        let (entry, executor) = (&*counted.entry, &self.host.executor);
-        if !self.argument.suits(executor, entry) {
-            return Err(unsuited(executor, entry, self.argument));
+        let (entry, executor) = (&*counted.entry, &self.execution.host.executor);
+        if !self.execution.argument.suits(executor, entry) {
+            return Err(unsuited(executor, entry, &self.execution.argument));
         }
         if entry.image().is_remote() {
             // SAFETY: they are of the type that the text describes. If they are copied, every content is a value of it, and `poll` borrows
             // them for this thread alone, as it does unless they are shared. `suits` compared the methods that the image imports.
-            unsafe { self.session.lend(self.argument.lent()) };
+            unsafe { self.execution.session.lend(self.execution.argument.lent()) };
         }
         let Some(limited) = counted.limited() else {
             return self.run_suited(counted, invocation, answer);
@@ -704,11 +721,11 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             &mut answer[..len]
         });
         if run_time.is_some() {
-            executor.limit_run_time(self.session, run_time);
+            executor.limit_run_time(&mut self.execution.session, run_time);
         }
         let outcome = self.run_suited(counted, invocation, answer);
         if run_time.is_some() {
-            executor.limit_run_time(self.session, None);
+            executor.limit_run_time(&mut self.execution.session, None);
         }
         let failed = match outcome {
             Err(failed) => failed,
@@ -736,12 +753,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        let Self {
-            state,
-            session,
-            argument,
-            ..
-        } = self;
+        let Self { state, execution } = self;
         let (entry, counters) = (&*counted.entry, &*counted.counters);
         let Invocation {
             sequence,
@@ -753,18 +765,18 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if ptr.addr() & counted.misplaced != 0 {
             ptr = state.placed(entry, payload);
         }
-        let sender = state.source.connection;
+        let (target, sender) = (execution.argument.target, state.source.connection);
         // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
         // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
         // copy until the next one; it is aligned.
-        let invocation = || unsafe { ifunc_exec::Invocation::new(entry, ptr, size, argument.target, sender) };
+        let invocation = move || unsafe { ifunc_exec::Invocation::new(entry, ptr, size, target, sender) };
         if is_batched {
             counters.batched(1);
         }
         if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
             return rarely(move || self.run_timed(counted, invocation(), size, sequence, answer));
         }
-        match ImageExecutor::run(session, invocation(), answer) {
+        match ImageExecutor::run(&mut execution.session, invocation(), answer) {
             Ok(len) => {
                 counters.executed(size, len);
                 Ok(len)
@@ -786,7 +798,14 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
         let (span, counters) = (&self.state.span, &*counted.counters);
-        let outcome = run_observed(span, counters, self.session, invocation, sequence, answer);
+        let outcome = run_observed(
+            span,
+            counters,
+            &mut self.execution.session,
+            invocation,
+            sequence,
+            answer,
+        );
         match &outcome {
             Ok(len) => counters.executed(size, *len),
             Err(failed) => self.not_in_place(counted, size, failed),
@@ -804,8 +823,12 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         answers: Option<Answers<'_>>,
     ) -> RunEnd {
         let (entry, counters) = (&*counted.entry, &*counted.counters);
-        let suits = counted.suits == self.argument.key
-            || counted.limited().is_none() && self.argument.suits(&self.host.executor, entry);
+        let suits = counted.suits == self.execution.argument.key
+            || counted.limited().is_none()
+                && self
+                    .execution
+                    .argument
+                    .suits(&self.execution.host.executor, entry);
         if !ImageExecutor::has_batch(entry) || !suits || tracing::level_enabled!(tracing::Level::TRACE) {
             return run_each(self, bound, run.part(0, run.count.min(ONE_BY_ONE)), answers);
         }
@@ -813,7 +836,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if count == 0 {
             return run_each(self, bound, run.part(0, run.count.min(counters.timed())), answers);
         }
-        let (state, session) = (&mut *self.state, &mut *self.session);
+        let (state, session) = (&mut *self.state, &mut self.execution.session);
         let (mut ptr, mut stride) = (run.payloads.as_ptr(), run.stride);
         if (ptr.addr() | stride) & counted.misplaced != 0 {
             match state.placed_run(entry, &run.part(0, count)) {
@@ -822,7 +845,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 None => return run_each(self, bound, run.part(0, count.min(ONE_BY_ONE)), answers),
             }
         }
-        let (target, sender) = (self.argument.target, state.source.connection);
+        let (target, sender) = (self.execution.argument.target, state.source.connection);
         // SAFETY: as in `run`, for each entry: payloads lie `stride` bytes apart, and each is aligned.
         let batch = unsafe {
             let first = ifunc_exec::Invocation::new(entry, ptr, run.len, target, sender);
@@ -874,7 +897,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ),
             _ => {}
         }
-        self.host.escaped(self.argument, &state.source, ifunc, failed);
+        self.execution
+            .host
+            .escaped(&self.execution.argument, &state.source, ifunc, failed);
     }
 }
 

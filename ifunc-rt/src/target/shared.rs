@@ -11,6 +11,7 @@ use ifunc_exec::ExecThread;
 
 use super::argument::Argument;
 use super::poll::{Connection, Ended};
+use super::served::Execution;
 use super::{Host, Links, Serving, Target, TargetError};
 use crate::driver::backoff::Backoff;
 use crate::serve::doorbell::StopHandle;
@@ -186,7 +187,11 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
     let doorbell = &host.doorbell;
     let stop = StopHandle(Arc::clone(doorbell));
     let _here = stop.enlist();
-    let mut session = entry.session();
+    let mut execution = Execution {
+        host,
+        session: entry.session(),
+        argument: argument.0,
+    };
     let sleep = || {
         doorbell
             .sleep()
@@ -198,7 +203,7 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
             if host.travels.has_mail() {
                 connection.deliver(host);
             }
-            connection.poll(host, &mut session, &argument.0)
+            connection.poll(&mut execution)
         }));
         match polled {
             Ok(Ok(0)) => return Ran::Blocked(connection),

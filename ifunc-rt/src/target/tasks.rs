@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use ifunc_abi::ImageId;
-use ifunc_exec::Session;
 use ifunc_exec::services::now;
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::caller::Image as _;
@@ -16,7 +15,7 @@ use ifunc_proto::node::Local;
 
 use super::Host;
 use super::argument::Argument;
-use super::served::{Bound, Counted, Served, State};
+use super::served::{Bound, Counted, Execution, Served, State};
 use crate::driver::backoff::after;
 use crate::transport::Key;
 use crate::travel::Origin;
@@ -60,7 +59,8 @@ impl Tasks {
 
     /// Does what there is to do. Returns the number of invocations that it ran.
     #[cold]
-    pub(super) fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> usize {
+        let host = execution.host;
         if !host.travels.is_ready() {
             host.travels.idle();
         }
@@ -72,7 +72,7 @@ impl Tasks {
         while ran < QUANTUM
             && let Some(local) = host.travels.with(|node| node.next_local(now()))
         {
-            self.run(host, session, argument, local);
+            self.run(execution, local);
             ran += 1;
         }
         host.send_to_nodes();
@@ -80,19 +80,14 @@ impl Tasks {
         ran
     }
 
-    fn run(
-        &mut self,
-        host: &Host,
-        session: &mut Session<'_>,
-        argument: &Argument,
-        local: Local<SentEntry, Origin>,
-    ) {
+    fn run(&mut self, execution: &mut Execution<'_>, local: Local<SentEntry, Origin>) {
+        let host = execution.host;
         let Local {
             image,
             payload,
             visit,
         } = local;
-        let Some(counted) = self.counted(&image, argument) else {
+        let Some(counted) = self.counted(&image, &execution.argument) else {
             let failed = ifunc_proto::host::Refusal::new(
                 ifunc_abi::status::Rejection::Unbound,
                 "the image is not installed here",
@@ -113,9 +108,7 @@ impl Tasks {
         let answer = room.map(|_| self.answer.as_mut_slice());
         let mut served = Served::<true> {
             state: &mut self.state,
-            host,
-            session,
-            argument,
+            execution,
         };
         // It has no source here: its outcome goes where its call awaits it.
         let _ = served.run_visit(&counted, visit, invocation, answer);

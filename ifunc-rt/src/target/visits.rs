@@ -45,7 +45,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
                 .map_or(Ok(None), Err);
         }
         let arrival = self.arrival(head, reply_to);
-        let travels = &self.host.travels;
+        let travels = &self.execution.host.travels;
         let visit = match travels.arrive(arrival, head) {
             Ok(visit) => visit,
             Err(ended) => return ended_here(ended, 0),
@@ -55,7 +55,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
 
     /// Whether the source may have another invocation in flight. Nodes of the group are not asked.
     fn admits_visit(&self, head: &TravelHead, counted: &Counted) -> Result<(), Refusal> {
-        let (state, travels) = (&*self.state, &self.host.travels);
+        let (state, travels) = (&*self.state, &self.execution.host.travels);
         if state.node_of(head).is_some() {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         invocation: Invocation<'_, B>,
         mut answer: Option<&mut [u8]>,
     ) -> Result<Option<usize>, Box<Failed>> {
-        let (travels, size) = (&self.host.travels, invocation.payload.len());
+        let (travels, size) = (&self.execution.host.travels, invocation.payload.len());
         let (visit, outcome) = services::during(travels, visit, counted.terms(), || {
             self.run(counted, invocation, answer.as_deref_mut())
         });
@@ -113,6 +113,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let arrival = self.arrival(head, reply_to);
         let refused = refused(&failed);
         let ended = self
+            .execution
             .host
             .travels
             .with(|node| node.reject(arrival, head, failed, now()));
@@ -154,7 +155,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         }
         let invocation = reply_to.invocation(payload);
         // What nodes send has no completion over this link: the answer goes to a slot.
-        let limit = self.host.travels.max_answer();
+        let limit = self.execution.host.travels.max_answer();
         let max_answer = match self.state.node_of(&head) {
             Some(_) => head
                 .reply_to
