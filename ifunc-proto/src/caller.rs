@@ -219,7 +219,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             let completed = match turn {
                 Turn::Now => {
                     self.order.advance();
-                    self.reply(plain, &frame)
+                    self.reply(plain, frame)
                 }
                 Turn::Early => self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD).map(|()| 0),
                 Turn::Duplicate => Ok(0),
@@ -259,17 +259,13 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             words,
             body,
         };
-        self.reply(None, &frame)
+        self.reply(None, frame)
     }
 
     /// Processes a frame of the replying direction, whose header is `plain` if it is a plain completion. Returns the token of a
     /// completion, otherwise 0.
     #[inline(always)]
-    pub(crate) fn reply(
-        &mut self,
-        plain: Option<Header>,
-        frame: &Frame<impl Body>,
-    ) -> Result<u64, LinkError> {
+    pub(crate) fn reply(&mut self, plain: Option<Header>, frame: Frame<impl Body>) -> Result<u64, LinkError> {
         let header = match plain {
             Some(header) if self.caller.is_served() => header,
             _ => match self.reply_unusual(frame)? {
@@ -284,7 +280,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// Processes a reply that is no completion of one request, or returns the header of one that is.
     #[cold]
     #[inline(never)]
-    fn reply_unusual(&mut self, frame: &Frame<impl Body>) -> Result<Option<Header>, LinkError> {
+    fn reply_unusual(&mut self, frame: Frame<impl Body>) -> Result<Option<Header>, LinkError> {
         let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
         match header.kind {
             _ if !self.caller.is_served() => Err(LinkError::Malformed(

@@ -249,15 +249,19 @@ impl<U> Calls<U> {
     #[inline(always)]
     pub(crate) fn issue(&mut self) -> Issued<'_, U> {
         let mut token = self.issued + 1;
-        let mut index = self.index_of(token);
-        if !matches!(self.slots[index].state, State::Free) {
-            token = self.find_free();
-            index = self.index_of(token);
-        }
+        let index = self.index_of(token);
+        let slot = match &self.slots[index].state {
+            // The slot once more: one that is borrowed here is borrowed where the table grows.
+            State::Free => &mut self.slots[index],
+            _ => {
+                token = self.find_free();
+                let index = self.index_of(token);
+                &mut self.slots[index]
+            }
+        };
         self.issued = token;
         self.in_use += 1;
         self.in_flight += 1;
-        let slot = &mut self.slots[index];
         slot.token = token;
         slot.in_batch = false;
         Issued { token, slot }

@@ -260,26 +260,35 @@ impl Replies {
             Ok(Some(memory)) if !self.is_private => Ok(Answer::Frame(&mut memory[..self.max_answer])),
             reserved => {
                 let reserved = reserved.map(|memory| memory.is_some());
-                self.answer_elsewhere(reserved)
+                Ok(match self.answer_elsewhere(reserved)? {
+                    None => Answer::Blocked,
+                    Some(Destination::Private) => Answer::Private(self.private.as_mut_slice()),
+                    Some(Destination::Nowhere | Destination::Frame) => Answer::Nowhere,
+                })
             }
         }
     }
 
-    /// Where an answer is written if not to the frame that carries it. `reserved`: whether the send window is open.
+    /// Where an answer is written if not to the frame that carries it; `None`: it must wait. `reserved`: whether the send window is
+    /// open.
     #[cold]
     #[inline(never)]
-    fn answer_elsewhere(&mut self, reserved: Result<bool, LinkError>) -> Result<Answer<'_>, Box<Closed>> {
+    fn answer_elsewhere(
+        &mut self,
+        reserved: Result<bool, LinkError>,
+    ) -> Result<Option<Destination>, Box<Closed>> {
         match reserved {
             Ok(true) => {}
             Ok(false) if self.is_duplex => {}
-            Ok(false) => return Ok(Answer::Blocked),
+            Ok(false) => return Ok(None),
             Err(LinkError::Closed) => {
                 self.is_peer_gone = true;
-                return Ok(Answer::Nowhere);
+                return Ok(Some(Destination::Nowhere));
             }
             Err(error @ LinkError::Malformed(_)) => return Err(error.into()),
         }
-        Ok(self.private_answer())
+        self.private.resize(self.max_answer);
+        Ok(Some(Destination::Private))
     }
 
     fn private_answer(&mut self) -> Answer<'_> {

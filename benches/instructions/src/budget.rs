@@ -46,7 +46,7 @@ const PATHS: &[Path] = &[
         what: "poll",
         messages: 1,
         own: alone,
-        usual: 236.0,
+        usual: 223.0,
         first: 343.0,
     },
     // The target: a `poll` that finds several messages.
@@ -54,15 +54,15 @@ const PATHS: &[Path] = &[
         what: "poll-many",
         messages: BATCH,
         own: alone,
-        usual: 113.4,
-        first: 113.4,
+        usual: 114.0,
+        first: 114.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         own: alone,
-        usual: 913.0,
+        usual: 898.0,
         first: 1343.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.

@@ -113,8 +113,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         while goes_on && !quantum.is_exhausted() {
             goes_on = match self.plain_frame(link, host, &mut quantum) {
                 Next::Done => true,
-                Next::Concluded(goes_on) => goes_on,
-                Next::Unusual => self.unusual_frames(link, host, &mut quantum),
+                Next::Concluded(false) => false,
+                Next::Concluded(true) if self.is_fast => true,
+                Next::Concluded(true) | Next::Unusual => self.unusual_frames(link, host, &mut quantum),
                 Next::None => break,
             };
         }
@@ -147,9 +148,10 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         else {
             return Next::Unusual;
         };
-        let (order, is_owing) = (&mut self.order, server.replies.owes());
-        // An invocation that wants no answer needs nothing of the outgoing direction.
-        if header.token | u64::from(is_owing) == 0 {
+        let order = &mut self.order;
+        debug_assert!(!server.replies.owes());
+        // An invocation that wants no answer needs nothing of the outgoing direction: nothing is owed on the fast path.
+        if header.token == 0 {
             let (own, call) = (Some((order, &mut *quantum)), (header.handle, 0));
             return match server.images.invoke(host, own, call, false, frame, None) {
                 Ok(_) => {
@@ -347,7 +349,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             Kind::Completion | Kind::Completions | Kind::Report | Kind::Partial | Kind::AnswerFragment
         );
         if is_reply {
-            self.reply(None, &frame)?;
+            self.reply(None, frame)?;
             self.order.advance();
             quantum.charge(frame.body.len());
             return Ok(true);

@@ -1,7 +1,9 @@
 //! An invocation from its payload to its answer: how it is encoded and sent, and the call that waits for the answer.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,8 +18,9 @@ use super::error::Error;
 use super::handle::{Framing, Handle, Submitter};
 use super::library::Library;
 use crate::driver::backoff::after;
+use crate::driver::biased::FastGuard;
 use crate::driver::future::Task;
-use crate::driver::state::Want;
+use crate::driver::state::{Shared, State, Want};
 use crate::driver::wait::Ended;
 use crate::driver::wake::Wakes as _;
 
@@ -32,8 +35,12 @@ impl<E: Encoding> Handle<E> {
     pub fn call(&self, payload: &E::Payload<'_>) -> Result<Call<E::Answer>, Error> {
         // The clone comes first: an atomic addition waits for all stores before it, and after the store of a frame that wait
         // lasts until the frame's cache line has reached the other core.
-        let submitter = self.submitter.clone();
+        let binding = Arc::clone(&self.submitter.binding);
         let token = self.submit(payload, true, true).map_err(|error| *error)?;
+        let submitter = Submitter {
+            binding,
+            ..self.submitter
+        };
         Ok(Call::new(submitter, token, E::decode))
     }
 
@@ -364,8 +371,36 @@ pub struct Call<A> {
     /// 0 after the completion was taken.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
-    /// Created when the call waits as a future: most calls never do, and a small call is cheap to move.
-    task: Option<Box<Task<Connection>>>,
+    task: Waiting,
+}
+
+/// Created when the call waits as a future: most calls never do, and a small call is cheap to move.
+///
+/// Dropped by hand: the compiler drops a task in a function that it calls even where there is none.
+struct Waiting(ManuallyDrop<Option<Box<Task<Connection>>>>);
+
+impl Waiting {
+    const NONE: Self = Self(ManuallyDrop::new(None));
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        if self.0.is_some() {
+            self.drop_task();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_task(&mut self) {
+        *self.0 = None;
+    }
+}
+
+impl Drop for Waiting {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 impl<A> Call<A> {
@@ -374,7 +409,7 @@ impl<A> Call<A> {
             submitter,
             token,
             decode,
-            task: None,
+            task: Waiting::NONE,
         }
     }
 
@@ -390,7 +425,7 @@ impl<A> Call<A> {
     /// The default is the timeout of [`Handle::with_timeout`](super::Handle::with_timeout), or else of
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.task = None;
+        self.task.clear();
         self.submitter.timeout = timeout;
         self
     }
@@ -453,7 +488,7 @@ impl<A> Call<A> {
         timeout: Duration,
         with: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
     ) -> Result<R, Error> {
-        self.task = None;
+        self.task.clear();
         let (token, shared) = (self.token, self.submitter.shared());
         let waited = shared.wait(after(timeout), Want::Completion(token), |connection| {
             Ok(connection.receive(token))
@@ -466,15 +501,10 @@ impl<A> Call<A> {
     fn try_take(&self) -> Option<Outcome> {
         assert!(self.token != 0, "the result of this call was taken already");
         let shared = self.submitter.shared();
-        let Some(mut state) = shared.state.try_lock() else {
-            return self.try_take_locked();
-        };
-        let outcome = state.connection.receive(self.token);
-        if state.wakes() {
-            drop(state);
-            shared.wake();
+        match shared.state.try_lock() {
+            Some(state) => take(state, shared, self.token),
+            None => self.try_take_locked(),
         }
-        outcome
     }
 
     #[cold]
@@ -515,17 +545,14 @@ impl<A> Call<A> {
         outcome: Outcome,
     ) -> Result<R, Error> {
         self.token = 0;
-        // To drop a task is a call, even where there is none.
-        if self.task.is_some() {
-            self.task = None;
-        }
+        self.task.clear();
         decoded(&self.submitter, with, outcome)
     }
 
     #[cold]
     #[inline(never)]
     fn abandon(&mut self) {
-        self.task = None;
+        self.task.clear();
         self.submitter.shared().lock().connection.abandon(self.token);
     }
 
@@ -547,7 +574,7 @@ impl<A> Call<A> {
     /// # }
     /// ```
     pub fn undecoded(mut self) -> Call<Vec<u8>> {
-        self.task = None;
+        self.task.clear();
         let token = std::mem::take(&mut self.token);
         Call::new(self.submitter.clone(), token, |bytes| Ok(bytes.to_vec()))
     }
@@ -567,6 +594,21 @@ impl<A> Call<A> {
     }
 }
 
+/// The outcome, if the call ended. Written once, to where the caller wants it.
+#[inline(always)]
+fn take(
+    mut state: FastGuard<'_, State<Connection>>,
+    shared: &Shared<Connection>,
+    token: u64,
+) -> Option<Outcome> {
+    let outcome = state.connection.receive(token);
+    if state.wakes() {
+        drop(state);
+        shared.wake();
+    }
+    outcome
+}
+
 /// The answer of a call that ended.
 #[inline(always)]
 pub(super) fn decoded<A>(
@@ -575,15 +617,24 @@ pub(super) fn decoded<A>(
     outcome: Outcome,
 ) -> Result<A, Error> {
     let library = &submitter.binding.library;
-    match outcome {
+    // By reference: an outcome takes several instructions to move.
+    match &outcome {
         Ok(completion) if completion.status == Status::Executed => {
             decode(completion.bytes()).map_err(|error| Error::Answer {
                 ifunc: library.name.clone(),
                 error,
             })
         }
-        Ok(completion) => Err(explain(library, &completion)),
-        Err(lost) => Err(explain_lost_invocation(library, *lost)),
+        _ => Err(explain_outcome(library, outcome)),
+    }
+}
+
+/// Why a call that ended has no answer.
+#[cold]
+fn explain_outcome(library: &Library, outcome: Outcome) -> Error {
+    match outcome {
+        Ok(completion) => explain(library, &completion),
+        Err(lost) => explain_lost_invocation(library, *lost),
     }
 }
 
@@ -601,7 +652,7 @@ impl<A> Future for Call<A> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if this.task.is_none()
+        if this.task.0.is_none()
             && let Some(outcome) = this.try_take()
         {
             return Poll::Ready(this.finish(outcome));
@@ -609,10 +660,10 @@ impl<A> Future for Call<A> {
         let token = this.token;
         assert!(token != 0, "the result of this call was taken already");
         let new = || Box::new(Task::new(this.submitter.shared(), this.submitter.timeout));
-        let task = this.task.get_or_insert_with(new);
+        let task = this.task.0.get_or_insert_with(new);
         let take = &mut |connection: &mut Connection| Ok(connection.receive(token));
         let waited = ready!(task.poll(context, Want::Completion(token), take));
-        this.task = None;
+        this.task.clear();
         Poll::Ready(this.waited(waited, this.decode))
     }
 }

@@ -47,6 +47,7 @@ impl Target {
     /// frames, fewer if they are large or bring images; of a batch of short invocations of one ifunc, at most 1024. Returns the
     /// number of frames and of invocations in batches processed; never blocks. A connection that has been idle for a while costs
     /// nothing until it is ready again.
+    #[inline(never)]
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
         let argument = self.argument(&raw mut *target, false);
         self.poll_argument(argument)
