@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, Limits};
 use ifunc_abi::machine::Machine;
+use ifunc_abi::rare::outlined;
 use ifunc_abi::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -268,7 +269,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     pub(crate) fn reply(&mut self, plain: Option<Header>, frame: Frame<impl Body>) -> Result<u64, LinkError> {
         let header = match plain {
             Some(header) if self.caller.is_served() => header,
-            _ => match self.reply_unusual(frame)? {
+            _ => match self.reply_outlined(frame)? {
                 Some(header) => header,
                 None => return Ok(0),
             },
@@ -277,9 +278,13 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(header.token)
     }
 
+    /// As [`reply_unusual`](Self::reply_unusual).
+    #[inline(always)]
+    fn reply_outlined(&mut self, frame: Frame<impl Body>) -> Result<Option<Header>, LinkError> {
+        outlined(move || self.reply_unusual(frame))
+    }
+
     /// Processes a reply that is no completion of one request, or returns the header of one that is.
-    #[cold]
-    #[inline(never)]
     fn reply_unusual(&mut self, frame: Frame<impl Body>) -> Result<Option<Header>, LinkError> {
         let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
         match header.kind {

@@ -572,17 +572,26 @@ impl<U> Calls<U> {
     #[inline]
     pub fn take(&mut self, token: u64) -> Option<Outcome> {
         let slot = find(&mut self.slots, token)?;
-        let outcome = match &slot.state {
-            State::Answered(status) => {
-                let outcome = Ok(Completion::of_slot(*status, slot.len, &slot.small));
-                replace_plain(slot, State::Free);
-                outcome
-            }
-            State::Long(..) | State::Lost(_) => match std::mem::replace(&mut slot.state, State::Free) {
-                State::Long(status, answer) => Ok(Completion::long(status, answer)),
-                State::Lost(lost) => Err(lost),
-                _ => return None,
-            },
+        let State::Answered(status) = slot.state else {
+            return self.take_unusual(token);
+        };
+        replace_plain(slot, State::Free);
+        slot.user = None;
+        self.in_use -= 1;
+        Some(Ok(Completion::of_slot(status, slot.len, &slot.small)))
+    }
+
+    /// As [`take`](Self::take), of a call whose answer is not in its slot.
+    #[cold]
+    #[inline(never)]
+    fn take_unusual(&mut self, token: u64) -> Option<Outcome> {
+        let slot = find(&mut self.slots, token)?;
+        if !matches!(slot.state, State::Long(..) | State::Lost(_)) {
+            return None;
+        }
+        let outcome = match std::mem::replace(&mut slot.state, State::Free) {
+            State::Long(status, answer) => Ok(Completion::long(status, answer)),
+            State::Lost(lost) => Err(lost),
             _ => return None,
         };
         slot.user = None;

@@ -84,6 +84,13 @@ impl Completion {
         Self::small(Status::Executed, &[][..])
     }
 
+    /// Whether it lies in one piece, which owns no other memory.
+    #[inline]
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        matches!(self.body, Bytes::Inline(..))
+    }
+
     /// The answer, or the detail of a failure.
     #[inline]
     #[must_use]

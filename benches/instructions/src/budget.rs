@@ -62,7 +62,7 @@ const PATHS: &[Path] = &[
         what: "call",
         messages: 1,
         own: alone,
-        usual: 898.0,
+        usual: 854.0,
         first: 1343.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ifunc::payload::{DecodeError, Ifunc};
 use ifunc_abi::status::Status;
 use ifunc_proto::caller::{self, Submission};
-use ifunc_proto::calls::Outcome;
+use ifunc_proto::calls::{Lost, Outcome};
 
 use super::completion::{explain, explain_lost_invocation, explain_not_sent, explain_wait};
 use super::connection::{Connection, NotSent};
@@ -18,11 +18,10 @@ use super::error::Error;
 use super::handle::{Framing, Handle, Submitter};
 use super::library::Library;
 use crate::driver::backoff::after;
-use crate::driver::biased::FastGuard;
 use crate::driver::future::Task;
-use crate::driver::state::{Shared, State, Want};
+use crate::driver::state::Want;
 use crate::driver::wait::Ended;
-use crate::driver::wake::Wakes as _;
+use crate::driver::wake::WakeGuard;
 
 impl<E: Encoding> Handle<E> {
     /// Sends the payload and returns a [`Call`] to wait for.
@@ -435,8 +434,9 @@ impl<A> Call<A> {
     /// # Errors
     /// Every outcome of an invocation other than an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        match self.try_take() {
-            Some(outcome) => self.finish(outcome),
+        let mut taken = self.try_take();
+        match taken {
+            Some(_) => self.finish(&mut taken),
             None => self.wait_longer(self.submitter.timeout),
         }
     }
@@ -450,8 +450,9 @@ impl<A> Call<A> {
     /// If the result was already taken.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
         // The clock is read only if the call has to wait.
-        match self.try_take() {
-            Some(outcome) => self.finish(outcome),
+        let mut taken = self.try_take();
+        match taken {
+            Some(_) => self.finish(&mut taken),
             None => self.wait_longer(timeout),
         }
     }
@@ -471,8 +472,9 @@ impl<A> Call<A> {
     #[inline]
     pub fn wait_with<R>(mut self, with: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
         let with = |bytes: &[u8]| Ok(with(bytes));
-        match self.try_take() {
-            Some(outcome) => self.finish_with(with, outcome),
+        let mut taken = self.try_take();
+        match taken {
+            Some(_) => self.finish_with(with, &mut taken),
             None => self.wait_longer_with(self.submitter.timeout, with),
         }
     }
@@ -500,11 +502,11 @@ impl<A> Call<A> {
     #[inline(always)]
     fn try_take(&self) -> Option<Outcome> {
         assert!(self.token != 0, "the result of this call was taken already");
-        let shared = self.submitter.shared();
-        match shared.state.try_lock() {
-            Some(state) => take(state, shared, self.token),
-            None => self.try_take_locked(),
-        }
+        let Some(state) = self.submitter.shared().state.try_lock() else {
+            return self.try_take_locked();
+        };
+        // Returned from here, an outcome is written once, to where the caller wants it.
+        WakeGuard::new(state).connection.receive(self.token)
     }
 
     #[cold]
@@ -521,7 +523,7 @@ impl<A> Call<A> {
         with: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
     ) -> Result<R, Error> {
         match waited {
-            Ok(outcome) => self.finish_with(with, outcome),
+            Ok(outcome) => self.finish_with(with, &mut Some(outcome)),
             Err(ended) => {
                 if !matches!(ended, Ended::TimedOut(_) | Ended::NoThread(_)) {
                     self.token = 0;
@@ -533,8 +535,8 @@ impl<A> Call<A> {
 
     /// The result of a call that ended.
     #[inline(always)]
-    fn finish(&mut self, outcome: Outcome) -> Result<A, Error> {
-        self.finish_with(self.decode, outcome)
+    fn finish(&mut self, taken: &mut Option<Outcome>) -> Result<A, Error> {
+        self.finish_with(self.decode, taken)
     }
 
     /// The same, of which `with` makes another answer.
@@ -542,11 +544,11 @@ impl<A> Call<A> {
     fn finish_with<R>(
         &mut self,
         with: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
-        outcome: Outcome,
+        taken: &mut Option<Outcome>,
     ) -> Result<R, Error> {
         self.token = 0;
         self.task.clear();
-        decoded(&self.submitter, with, outcome)
+        decoded(&self.submitter, with, taken)
     }
 
     #[cold]
@@ -586,55 +588,45 @@ impl<A> Call<A> {
     /// If the result was already taken.
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         let first = self.try_take();
-        let outcome = first.or_else(|| {
+        let mut taken = first.or_else(|| {
             self.submitter.shared().try_reconnect();
             self.try_take()
-        })?;
-        Some(self.finish(outcome))
+        });
+        taken.is_some().then(|| self.finish(&mut taken))
     }
 }
 
-/// The outcome, if the call ended. Written once, to where the caller wants it.
-#[inline(always)]
-fn take(
-    mut state: FastGuard<'_, State<Connection>>,
-    shared: &Shared<Connection>,
-    token: u64,
-) -> Option<Outcome> {
-    let outcome = state.connection.receive(token);
-    if state.wakes() {
-        drop(state);
-        shared.wake();
-    }
-    outcome
-}
-
-/// The answer of a call that ended.
+/// The answer of a call that ended. Takes the outcome where it lies: it has several words, and is dropped in a function of its own.
 #[inline(always)]
 pub(super) fn decoded<A>(
     submitter: &Submitter,
     decode: impl FnOnce(&[u8]) -> Result<A, DecodeError>,
-    outcome: Outcome,
+    taken: &mut Option<Outcome>,
 ) -> Result<A, Error> {
     let library = &submitter.binding.library;
-    // By reference: an outcome takes several instructions to move.
-    match &outcome {
-        Ok(completion) if completion.status == Status::Executed => {
-            decode(completion.bytes()).map_err(|error| Error::Answer {
-                ifunc: library.name.clone(),
-                error,
-            })
+    let (decoded, is_short) = match taken {
+        Some(Ok(completion)) if completion.status == Status::Executed => {
+            (decode(completion.bytes()), completion.is_short())
         }
-        _ => Err(explain_outcome(library, outcome)),
+        _ => return Err(explain_outcome(library, taken.take())),
+    };
+    if is_short {
+        // It owns nothing.
+        std::mem::forget(taken.take());
     }
+    decoded.map_err(|error| Error::Answer {
+        ifunc: library.name.clone(),
+        error,
+    })
 }
 
 /// Why a call that ended has no answer.
 #[cold]
-fn explain_outcome(library: &Library, outcome: Outcome) -> Error {
-    match outcome {
-        Ok(completion) => explain(library, &completion),
-        Err(lost) => explain_lost_invocation(library, *lost),
+fn explain_outcome(library: &Library, taken: Option<Outcome>) -> Error {
+    match taken {
+        Some(Ok(completion)) => explain(library, &completion),
+        Some(Err(lost)) => explain_lost_invocation(library, *lost),
+        None => explain_lost_invocation(library, Lost::Indeterminate),
     }
 }
 
@@ -653,9 +645,9 @@ impl<A> Future for Call<A> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if this.task.0.is_none()
-            && let Some(outcome) = this.try_take()
+            && let mut taken @ Some(_) = this.try_take()
         {
-            return Poll::Ready(this.finish(outcome));
+            return Poll::Ready(this.finish(&mut taken));
         }
         let token = this.token;
         assert!(token != 0, "the result of this call was taken already");

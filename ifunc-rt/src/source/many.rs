@@ -233,7 +233,7 @@ impl<A> Answers<A> {
         let outcome = take_some(&mut submitter.shared().lock().connection)?;
         *taken = answers.into_iter();
         match outcome {
-            Some(outcome) => Some(decoded(submitter, *decode, outcome)),
+            Some(outcome) => Some(decoded(submitter, *decode, &mut Some(outcome))),
             None => taken.next().map(Ok),
         }
     }

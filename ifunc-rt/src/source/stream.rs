@@ -112,7 +112,7 @@ impl<A> Iterator for Stream<A> {
                 if outcome.as_ref().is_ok_and(is_empty) {
                     return None;
                 }
-                Some(decoded(&self.submitter, self.decode, outcome))
+                Some(decoded(&self.submitter, self.decode, &mut Some(outcome)))
             }
             Err(ended) => Some(Err(explain_wait(ended, self.submitter.name()))),
         }

@@ -147,10 +147,10 @@ impl<S: Shared> Producer<S> {
 
     /// Moves a body from the data ring to its slot, if it fits: memory for the largest answer was reserved and the answer
     /// is small. One cache line crosses then, not two.
-    #[inline]
+    #[inline(always)]
     fn moves_to_slot(&self, len: usize) -> bool {
-        let reserved = self.in_data.as_ref().filter(|reserved| len <= reserved.len);
-        let moves = len <= INLINE && reserved.is_some_and(|reserved| reserved.is_movable);
+        let is_movable = |reserved: &InData| reserved.is_movable && len <= INLINE.min(reserved.len);
+        let moves = self.in_data.as_ref().is_some_and(is_movable);
         if moves && len != 0 {
             let (from, to) = (
                 self.shared.data(self.data_at()),
