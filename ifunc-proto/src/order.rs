@@ -186,7 +186,7 @@ fn units_of(bytes: usize) -> u32 {
 }
 
 /// The budget of one poll.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Quantum {
     /// Units used. Half a word: two counters of one size would be added in a vector, which takes longer.
     used: u32,

@@ -239,8 +239,23 @@ impl Replies {
         matches!(tx.reserve(len, 8), Ok(None))
     }
 
-    /// Memory for the answer to an invocation, in the frame that carries it where possible.
+    /// Memory for the answer to an invocation, in the frame that carries it. `None`: [`begin_answer`](Self::begin_answer) says where it goes.
     #[inline(always)]
+    pub(crate) fn usual_answer<'a>(&self, tx: &'a mut impl Outbound, token: u64) -> Option<&'a mut [u8]> {
+        if token == 0 || self.owes | self.is_peer_gone | self.is_private {
+            return None;
+        }
+        let memory = tx.reserve(self.max_reply, 8).ok()??;
+        Some(&mut memory[..self.max_answer])
+    }
+
+    /// Sends the answer that was written to the memory of [`usual_answer`](Self::usual_answer).
+    #[inline(always)]
+    pub(crate) fn send_usual(&self, tx: &mut impl Outbound, token: u64, len: usize) {
+        tx.commit(Header::new(Kind::Completion, Status::Executed.code(), token), len);
+    }
+
+    /// Memory for the answer to an invocation, in the frame that carries it where possible.
     pub(crate) fn begin_answer<'a>(
         &'a mut self,
         tx: &'a mut impl Outbound,
@@ -297,7 +312,6 @@ impl Replies {
     }
 
     /// Sends the answer that was written to the memory of [`begin_answer`](Self::begin_answer).
-    #[inline]
     pub(crate) fn send_answer(
         &mut self,
         tx: &mut impl Outbound,
@@ -308,7 +322,7 @@ impl Replies {
         match destination {
             Destination::Nowhere => Ok(()),
             Destination::Frame => {
-                tx.commit(Header::new(Kind::Completion, Status::Executed.code(), token), len);
+                self.send_usual(tx, token, len);
                 Ok(())
             }
             Destination::Private => self.send_private(tx, token, len),

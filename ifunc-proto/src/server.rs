@@ -3,6 +3,7 @@
 use ifunc_abi::Counted;
 use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{CompanionHead, FrameFlags, Header, InstallHead, Kind, Limits, MAX_COMPANIONS};
+use ifunc_abi::rare::outlined;
 use ifunc_abi::signature::Signature;
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::{ReplyHead, TravelHead};
@@ -171,6 +172,37 @@ impl<B> Server<B> {
     /// Runs an invocation that came in a frame of its own.
     #[inline(always)]
     pub(crate) fn exec<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        order: &mut Order,
+        quantum: &mut Quantum,
+        header: Header,
+        frame: Frame<P>,
+    ) -> Result<Progress, Unanswered> {
+        let Header {
+            handle, token, flags, ..
+        } = header;
+        let is_assembled = flags.contains(FrameFlags::ASSEMBLED);
+        let Self { images, replies, .. } = self;
+        let Some(answer) = replies.usual_answer(tx, token) else {
+            // A quantum that is passed by its address would lie in memory on the usual path, too.
+            let mut charged = *quantum;
+            let (progress, charged) = outlined(move || {
+                let progress = self.exec_unusual(tx, host, order, &mut charged, header, frame);
+                (progress, charged)
+            });
+            *quantum = charged;
+            return progress;
+        };
+        let own = Some((order, quantum));
+        let len = images.invoke(host, own, (handle, token), is_assembled, frame, Some(answer))?;
+        replies.send_usual(tx, token, len);
+        Ok(Progress::Done)
+    }
+
+    /// As [`exec`](Self::exec), where the answer is not written to the frame that carries it, or replies are owed.
+    fn exec_unusual<H: Host<Image = B>, P: Body>(
         &mut self,
         tx: &mut impl Outbound,
         host: &mut H,

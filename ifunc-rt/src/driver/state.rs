@@ -35,12 +35,6 @@ impl<C: Driven> Shared<C> {
         WakeGuard::new(self.state.lock())
     }
 
-    /// Wakes waiters, after a use of the connection over the fast path of the lock, which wakes none.
-    #[cold]
-    pub(crate) fn wake(&self) {
-        drop(self.lock());
-    }
-
     /// For a thread that comes seldom, and leaves the lock's bias to the one that has it.
     pub(crate) fn lock_unbiased(&self) -> Locked<'_, C> {
         WakeGuard::new(self.state.lock_unbiased())

@@ -434,11 +434,7 @@ impl<A> Call<A> {
     /// # Errors
     /// Every outcome of an invocation other than an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        let mut taken = self.try_take();
-        match taken {
-            Some(_) => self.finish(&mut taken),
-            None => self.wait_longer(self.submitter.timeout),
-        }
+        self.wait_timeout(self.submitter.timeout)
     }
 
     /// Waits at most `timeout` for the answer. After [`Error::Timeout`] the caller may wait again.
@@ -448,13 +444,18 @@ impl<A> Call<A> {
     ///
     /// # Panics
     /// If the result was already taken.
+    #[inline]
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
         // The clock is read only if the call has to wait.
         let mut taken = self.try_take();
-        match taken {
-            Some(_) => self.finish(&mut taken),
-            None => self.wait_longer(timeout),
+        if taken.is_none() {
+            std::mem::forget(taken);
+            return self.wait_longer(timeout);
         }
+        let answer = self.finish(&mut taken);
+        // It was taken out: to drop nothing is a call.
+        std::mem::forget(taken);
+        answer
     }
 
     /// Waits as [`wait`](Self::wait), and calls `with` for the bytes of the answer where they lie: they are not copied, and no memory is
@@ -613,11 +614,18 @@ pub(super) fn decoded<A>(
     if is_short {
         // It owns nothing.
         std::mem::forget(taken.take());
+    } else {
+        drop_outcome(taken);
     }
     decoded.map_err(|error| Error::Answer {
         ifunc: library.name.clone(),
         error,
     })
+}
+
+#[cold]
+fn drop_outcome(taken: &mut Option<Outcome>) {
+    *taken = None;
 }
 
 /// Why a call that ended has no answer.

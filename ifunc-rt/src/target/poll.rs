@@ -458,10 +458,13 @@ impl Links {
         if is_due {
             self.tend(host);
         }
+        self.polls += 1;
         let mut handled = 0;
         let mut at = 0;
         if let Some(connection) = self.active.front_mut() {
             match connection.poll(execution) {
+                // Often there is one connection, which had one frame.
+                Ok(1) if self.active.len() == 1 => return 1,
                 Ok(frames) => (handled, at) = (frames, 1),
                 Err(Ended) => self.forget(host, 0),
             }
@@ -469,7 +472,6 @@ impl Links {
         if at < self.active.len() {
             handled = self.poll_others(execution, handled, at);
         }
-        self.polls += 1;
         if handled == 0 || handled > TEND as usize {
             self.until_tended = 0;
         }

@@ -280,8 +280,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "an answer that finds the window closed is lost",
         "replies.rs",
-        "Ok(false) => return Ok(Answer::Blocked),",
-        "Ok(false) => return Ok(Answer::Nowhere),",
+        "Ok(false) => return Ok(None),",
+        "Ok(false) => return Ok(Some(Destination::Nowhere)),",
     ),
     mutant(
         "gathered completions do not reach the outbox",

@@ -41,18 +41,12 @@ pub(crate) struct Producer<S> {
     shared: S,
     /// Frames committed, and bytes of the data ring given to their bodies.
     window: SendWindow,
-    /// Length of the body that is reserved in the slot, and 1; 0: none is. One comparison tells both.
+    /// One more than the longest body that may be committed in the slot; 0: none is reserved. One comparison tells both.
     in_slot: usize,
-    /// The body that is reserved in the data ring instead.
-    in_data: Option<InData>,
+    /// The same of the body that is reserved in the data ring. If it turns out to be small enough, it moves into the slot, which is aligned
+    /// as it must be.
+    in_data: usize,
     broken: Option<&'static str>,
-}
-
-/// A reserved body.
-struct InData {
-    len: usize,
-    /// If the body turns out to be small enough, it moves into the slot, which is aligned as the body must be.
-    is_movable: bool,
 }
 
 /// Bytes of the data ring that a body takes.
@@ -79,7 +73,7 @@ impl<S: Shared> Producer<S> {
             shared,
             window: SendWindow::new(Credits::of(size, 1)),
             in_slot: 0,
-            in_data: None,
+            in_data: 0,
             broken: None,
         }
     }
@@ -145,31 +139,28 @@ impl<S: Shared> Producer<S> {
         sequence
     }
 
-    /// Moves a body from the data ring to its slot, if it fits: memory for the largest answer was reserved and the answer
+    /// Moves a body from the data ring to its slot, where it fits: memory for the largest answer was reserved and the answer
     /// is small. One cache line crosses then, not two.
     #[inline(always)]
-    fn moves_to_slot(&self, len: usize) -> bool {
-        let is_movable = |reserved: &InData| reserved.is_movable && len <= INLINE.min(reserved.len);
-        let moves = self.in_data.as_ref().is_some_and(is_movable);
-        if moves && len != 0 {
-            let (from, to) = (
-                self.shared.data(self.data_at()),
-                self.shared.inline(self.shared.slot(self.next())),
-            );
-            // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the
-            // segment, and belong to this side until the commit.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-        }
-        moves
+    fn move_to_slot(&self, len: usize) {
+        assert!(len <= INLINE);
+        let (from, to) = (
+            self.shared.data(self.data_at()),
+            self.shared.inline(self.shared.slot(self.next())),
+        );
+        // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the
+        // segment, and belong to this side until the commit.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
     }
 
     /// Publishes the next frame, whose body lies in the data ring.
     #[inline(always)]
     fn publish_data(&mut self, header: Header, len: usize) -> u32 {
-        let Some(reserved) = self.in_data.take() else {
-            panic!("`commit` without a `reserve`, or of {NOT_RESERVED}")
-        };
-        assert!(len <= reserved.len, "{NOT_RESERVED}");
+        assert!(
+            len < self.in_data,
+            "`commit` without a `reserve`, or of {NOT_RESERVED}"
+        );
+        (self.in_slot, self.in_data) = (0, 0);
         let at = self.data_at();
         let sequence = self.publish(self.next(), header, len, footprint(len));
         let free = self.window.left().data;
@@ -180,13 +171,13 @@ impl<S: Shared> Producer<S> {
     /// Publishes the next frame, whose body lies where `reserve` noted.
     #[inline(always)]
     fn publish_reserved(&mut self, header: Header, len: usize) -> u32 {
-        if len < self.in_slot {
-            self.in_slot = 0;
-        } else if self.moves_to_slot(len) {
-            self.in_data = None;
-        } else {
+        if len >= self.in_slot {
             return self.publish_data(header, len);
         }
+        if len != 0 && self.in_data != 0 {
+            self.move_to_slot(len);
+        }
+        (self.in_slot, self.in_data) = (0, 0);
         self.publish_inline(self.next(), header, len)
     }
 
@@ -228,11 +219,15 @@ impl<S: Shared> Outbound for Producer<S> {
             return Ok(None);
         }
         if is_inline {
-            (self.in_slot, self.in_data) = (len + 1, None);
+            (self.in_slot, self.in_data) = (len + 1, 0);
             return Ok(Some(self.slot_memory(self.next(), len)));
         }
-        let is_movable = align <= INLINE_ALIGN;
-        (self.in_slot, self.in_data) = (0, Some(InData { len, is_movable }));
+        let movable = if align <= INLINE_ALIGN {
+            len.min(INLINE) + 1
+        } else {
+            0
+        };
+        (self.in_slot, self.in_data) = (movable, len + 1);
         let ptr = self.shared.data(self.data_at());
         // SAFETY: as in `slot_memory`: `Shared` promises `size.data` valid bytes there, of which `max_body` is a half.
         Ok(Some(unsafe { std::slice::from_raw_parts_mut(ptr, len) }))
@@ -473,14 +468,17 @@ impl<S: Shared> Consumer<S> {
         LinkError::Malformed(why)
     }
 
-    /// Releases a frame whose body does not lie in its slot, if one is held.
+    /// Releases the frame that is held.
     #[inline(never)]
-    fn release_data(&mut self) {
-        if self.held.what == What::Data {
-            self.held.what = What::Nothing;
-            if self.window.release(footprint(self.held.len)) {
-                self.settle();
-            }
+    fn release_held(&mut self) {
+        let data = match self.held.what {
+            What::Inline => 0,
+            What::Data => footprint(self.held.len),
+            What::Nothing | What::Violation => return,
+        };
+        self.held.what = What::Nothing;
+        if self.window.release(data) {
+            self.settle();
         }
     }
 }
@@ -549,13 +547,11 @@ impl<S: Shared> Inbound for Consumer<S> {
     /// A frame that is not held is one of [`peek_plain`](Self::peek_plain).
     #[inline(always)]
     fn release(&mut self) {
-        if matches!(self.held.what, What::Nothing | What::Inline) {
-            self.held.what = What::Nothing;
-            if self.window.release(0) {
-                self.settle();
-            }
-        } else {
-            self.release_data();
+        if self.held.what != What::Nothing {
+            return self.release_held();
+        }
+        if self.window.release(0) {
+            self.settle();
         }
     }
 
