@@ -47,7 +47,7 @@ const PATHS: &[Path] = &[
         messages: 1,
         own: alone,
         usual: 223.0,
-        first: 343.0,
+        first: 316.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
@@ -62,8 +62,8 @@ const PATHS: &[Path] = &[
         what: "call",
         messages: 1,
         own: alone,
-        usual: 819.0,
-        first: 1343.0,
+        usual: 801.0,
+        first: 1205.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.
     Path {

@@ -15,7 +15,7 @@ use ifunc_proto::calls::{Lost, Outcome};
 use super::completion::{explain, explain_lost_invocation, explain_not_sent, explain_wait};
 use super::connection::{Connection, NotSent};
 use super::error::Error;
-use super::handle::{Framing, Handle, Submitter};
+use super::handle::{Binding, Framing, Handle, Invoked, Submitter};
 use super::library::Library;
 use crate::driver::backoff::after;
 use crate::driver::future::Task;
@@ -36,11 +36,8 @@ impl<E: Encoding> Handle<E> {
         // lasts until the frame's cache line has reached the other core.
         let binding = Arc::clone(&self.submitter.binding);
         let token = self.submit(payload, true, true).map_err(|error| *error)?;
-        let submitter = Submitter {
-            binding,
-            ..self.submitter
-        };
-        Ok(Call::new(submitter, token, E::decode))
+        let timeout = self.submitter.timeout;
+        Ok(Call::new(Invoked { binding, timeout }, token, E::decode))
     }
 
     /// As [`call`](Self::call), but never waits for credit.
@@ -48,9 +45,9 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no credit; otherwise as `call`.
     pub fn try_call(&self, payload: &E::Payload<'_>) -> Result<Call<E::Answer>, Error> {
-        let submitter = self.submitter.clone();
+        let invoked = self.submitter.invoked();
         let token = self.submit(payload, true, false).map_err(|error| *error)?;
-        Ok(Call::new(submitter, token, E::decode))
+        Ok(Call::new(invoked, token, E::decode))
     }
 
     /// Sends the payload as soon as there is credit, and waits for the answer, as a future. If the future is dropped,
@@ -143,14 +140,17 @@ impl<E: Encoding> Handle<E> {
         wants_completion: bool,
         block: bool,
     ) -> Result<u64, Box<Error>> {
-        let sent = match self.submitter.framing {
-            // Each arm returns by itself: what they would have in common costs instructions.
-            Framing::Own => match self.submit_at_once(payload, wants_completion) {
+        let framing = self.submitter.framing;
+        let sent = if framing == Framing::Own {
+            // Returns by itself: what it would have in common with the others costs instructions.
+            match self.submit_at_once(payload, wants_completion) {
                 Some(Ok(token)) => return Ok(token),
                 sent => sent,
-            },
-            Framing::Batched => self.append_at_once(payload, wants_completion),
-            Framing::WithImage | Framing::Traveling => None,
+            }
+        } else if framing == Framing::Batched {
+            self.append_at_once(payload, wants_completion)
+        } else {
+            None
         };
         match sent {
             Some(Ok(token)) => Ok(token),
@@ -224,7 +224,7 @@ impl<E: Encoding> Handle<E> {
         };
         let token = task.wait(Want::Credit, attempt).await;
         let token = token.map_err(|ended| explain_wait(ended, name))?;
-        let call = Call::new(submitter.clone(), token, E::decode);
+        let call = Call::new(submitter.invoked(), token, E::decode);
         if submitter.framing != Framing::Batched {
             let drained = task.wait(Want::Credit, Connection::drained).await;
             drained.map_err(|ended| explain_wait(ended, name))?;
@@ -366,7 +366,7 @@ impl Submitter {
 /// ```
 #[must_use = "to ignore the answer, use `send`"]
 pub struct Call<A> {
-    submitter: Submitter,
+    invoked: Invoked,
     /// 0 after the completion was taken.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
@@ -403,19 +403,19 @@ impl Drop for Waiting {
 }
 
 impl<A> Call<A> {
-    pub(super) fn new(submitter: Submitter, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
+    pub(super) fn new(invoked: Invoked, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
         Self {
-            submitter,
+            invoked,
             token,
             decode,
             task: Waiting::NONE,
         }
     }
 
-    /// The call's submitter and token.
-    pub(super) fn into_parts(mut self) -> (Submitter, u64) {
+    /// What it invokes, and its token.
+    pub(super) fn into_parts(mut self) -> (Invoked, u64) {
         let token = std::mem::take(&mut self.token);
-        (self.submitter.clone(), token)
+        (self.invoked.clone(), token)
     }
 
     /// The same call with its own deadline: [`wait`](Self::wait) and `.await` wait at most `timeout`, from when they
@@ -425,7 +425,7 @@ impl<A> Call<A> {
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.task.clear();
-        self.submitter.timeout = timeout;
+        self.invoked.timeout = timeout;
         self
     }
 
@@ -434,7 +434,7 @@ impl<A> Call<A> {
     /// # Errors
     /// Every outcome of an invocation other than an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        self.wait_timeout(self.submitter.timeout)
+        self.wait_timeout(self.invoked.timeout)
     }
 
     /// Waits at most `timeout` for the answer. After [`Error::Timeout`] the caller may wait again.
@@ -476,7 +476,7 @@ impl<A> Call<A> {
         let mut taken = self.try_take();
         match taken {
             Some(_) => self.finish_with(with, &mut taken),
-            None => self.wait_longer_with(self.submitter.timeout, with),
+            None => self.wait_longer_with(self.invoked.timeout, with),
         }
     }
 
@@ -492,7 +492,7 @@ impl<A> Call<A> {
         with: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
     ) -> Result<R, Error> {
         self.task.clear();
-        let (token, shared) = (self.token, self.submitter.shared());
+        let (token, shared) = (self.token, self.invoked.shared());
         let waited = shared.wait(after(timeout), Want::Completion(token), |connection| {
             Ok(connection.receive(token))
         });
@@ -503,7 +503,7 @@ impl<A> Call<A> {
     #[inline(always)]
     fn try_take(&self) -> Option<Outcome> {
         assert!(self.token != 0, "the result of this call was taken already");
-        let Some(state) = self.submitter.shared().state.try_lock() else {
+        let Some(state) = self.invoked.shared().state.try_lock() else {
             return self.try_take_locked();
         };
         // Returned from here, an outcome is written once, to where the caller wants it.
@@ -513,7 +513,7 @@ impl<A> Call<A> {
     #[cold]
     #[inline(never)]
     fn try_take_locked(&self) -> Option<Outcome> {
-        let connection = &mut self.submitter.shared().lock().connection;
+        let connection = &mut self.invoked.shared().lock().connection;
         connection.receive(self.token)
     }
 
@@ -529,7 +529,7 @@ impl<A> Call<A> {
                 if !matches!(ended, Ended::TimedOut(_) | Ended::NoThread(_)) {
                     self.token = 0;
                 }
-                Err(explain_wait(ended, self.submitter.name()))
+                Err(explain_wait(ended, self.invoked.name()))
             }
         }
     }
@@ -549,14 +549,14 @@ impl<A> Call<A> {
     ) -> Result<R, Error> {
         self.token = 0;
         self.task.clear();
-        decoded(&self.submitter, with, taken)
+        decoded(&self.invoked.binding, with, taken)
     }
 
     #[cold]
     #[inline(never)]
     fn abandon(&mut self) {
         self.task.clear();
-        self.submitter.shared().lock().connection.abandon(self.token);
+        self.invoked.shared().lock().connection.abandon(self.token);
     }
 
     /// Waits for the answer and returns its bytes undecoded: for an ifunc that returns nothing and passes bytes to
@@ -579,7 +579,7 @@ impl<A> Call<A> {
     pub fn undecoded(mut self) -> Call<Vec<u8>> {
         self.task.clear();
         let token = std::mem::take(&mut self.token);
-        Call::new(self.submitter.clone(), token, |bytes| Ok(bytes.to_vec()))
+        Call::new(self.invoked.clone(), token, |bytes| Ok(bytes.to_vec()))
     }
 
     /// The result, if it has arrived. Does not wait for it. If the link was lost and the call may be sent again, it
@@ -590,7 +590,7 @@ impl<A> Call<A> {
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         let first = self.try_take();
         let mut taken = first.or_else(|| {
-            self.submitter.shared().try_reconnect();
+            self.invoked.shared().try_reconnect();
             self.try_take()
         });
         taken.is_some().then(|| self.finish(&mut taken))
@@ -600,11 +600,11 @@ impl<A> Call<A> {
 /// The answer of a call that ended. Takes the outcome where it lies: it has several words, and is dropped in a function of its own.
 #[inline(always)]
 pub(super) fn decoded<A>(
-    submitter: &Submitter,
+    binding: &Binding,
     decode: impl FnOnce(&[u8]) -> Result<A, DecodeError>,
     taken: &mut Option<Outcome>,
 ) -> Result<A, Error> {
-    let library = &submitter.binding.library;
+    let library = &binding.library;
     let (decoded, is_short) = match taken {
         Some(Ok(completion)) if completion.status == Status::Executed => {
             (decode(completion.bytes()), completion.is_short())
@@ -659,7 +659,7 @@ impl<A> Future for Call<A> {
         }
         let token = this.token;
         assert!(token != 0, "the result of this call was taken already");
-        let new = || Box::new(Task::new(this.submitter.shared(), this.submitter.timeout));
+        let new = || Box::new(Task::new(this.invoked.shared(), this.invoked.timeout));
         let task = this.task.0.get_or_insert_with(new);
         let take = &mut |connection: &mut Connection| Ok(connection.receive(token));
         let waited = ready!(task.poll(context, Want::Completion(token), take));
@@ -680,7 +680,7 @@ impl<A> Drop for Call<A> {
 impl<A> fmt::Debug for Call<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
-            .field("ifunc", &self.submitter.name())
+            .field("ifunc", &self.invoked.name())
             .field("token", &self.token)
             .finish()
     }

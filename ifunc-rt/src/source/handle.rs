@@ -206,6 +206,25 @@ pub(super) struct Submitter {
     pub(super) travels: Travels,
 }
 
+/// What a call keeps of its handle: the fewer words it has, the cheaper it is to move.
+#[derive(Clone, Debug)]
+pub(super) struct Invoked {
+    pub(super) binding: Arc<Binding>,
+    /// How long it waits.
+    pub(super) timeout: Duration,
+}
+
+impl Invoked {
+    #[inline]
+    pub(super) fn shared(&self) -> &Arc<SharedConnection> {
+        &self.binding.source.shared
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.binding.library.name
+    }
+}
+
 /// How an invocation travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
@@ -310,5 +329,13 @@ impl Submitter {
 
     pub(super) fn name(&self) -> &str {
         &self.binding.library.name
+    }
+
+    #[inline]
+    pub(super) fn invoked(&self) -> Invoked {
+        Invoked {
+            binding: Arc::clone(&self.binding),
+            timeout: self.timeout,
+        }
     }
 }

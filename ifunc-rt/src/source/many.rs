@@ -233,7 +233,7 @@ impl<A> Answers<A> {
         let outcome = take_some(&mut submitter.shared().lock().connection)?;
         *taken = answers.into_iter();
         match outcome {
-            Some(outcome) => Some(decoded(submitter, *decode, &mut Some(outcome))),
+            Some(outcome) => Some(decoded(&submitter.binding, *decode, &mut Some(outcome))),
             None => taken.next().map(Ok),
         }
     }
@@ -278,7 +278,7 @@ impl<A> Iterator for Answers<A> {
             return Some(result);
         }
         match take_first(&mut self.tokens) {
-            Some(token) => Some(Call::new(self.submitter.clone(), token, self.decode).wait()),
+            Some(token) => Some(Call::new(self.submitter.invoked(), token, self.decode).wait()),
             None => self.not_sent.take().map(Err),
         }
     }

@@ -11,7 +11,7 @@ use super::call::{Encoding, decoded};
 use super::completion::explain_wait;
 use super::connection::Connection;
 use super::error::Error;
-use super::handle::{Handle, Submitter};
+use super::handle::{Handle, Invoked};
 use crate::driver::backoff::after;
 use crate::driver::state::Want;
 
@@ -47,9 +47,9 @@ impl<E: Encoding> Handle<E> {
     pub fn call_stream(&self, payload: &E::Payload<'_>) -> Result<Stream<E::Answer>, Error> {
         let mut handle = self.clone();
         handle.submitter.travels.window = WINDOW;
-        let (submitter, token) = handle.call(payload)?.into_parts();
+        let (invoked, token) = handle.call(payload)?.into_parts();
         Ok(Stream {
-            submitter,
+            invoked,
             token,
             decode: E::decode,
             ungranted: 0,
@@ -60,7 +60,7 @@ impl<E: Encoding> Handle<E> {
 /// The parts of an answer: see [`Handle::call_stream`].
 #[must_use = "parts are received by iterating"]
 pub struct Stream<A> {
-    submitter: Submitter,
+    invoked: Invoked,
     /// 0 after the call ended.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
@@ -77,13 +77,13 @@ pub(super) enum Part {
 impl<A> Stream<A> {
     /// Waits at most so long for each part, instead of the handle's deadline.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.submitter.timeout = timeout;
+        self.invoked.timeout = timeout;
         self
     }
 
     fn decoded(&self, bytes: &[u8]) -> Result<A, Error> {
         (self.decode)(bytes).map_err(|error| Error::Answer {
-            ifunc: self.submitter.name().to_owned(),
+            ifunc: self.invoked.name().to_owned(),
             error,
         })
     }
@@ -97,8 +97,8 @@ impl<A> Iterator for Stream<A> {
             return None;
         }
         let (token, ungranted) = (self.token, &mut self.ungranted);
-        let waited = self.submitter.shared().wait(
-            after(self.submitter.timeout),
+        let waited = self.invoked.shared().wait(
+            after(self.invoked.timeout),
             Want::Completion(token),
             |connection: &mut Connection| Ok::<_, Error>(connection.next_part(token, ungranted)),
         );
@@ -112,9 +112,9 @@ impl<A> Iterator for Stream<A> {
                 if outcome.as_ref().is_ok_and(is_empty) {
                     return None;
                 }
-                Some(decoded(&self.submitter, self.decode, &mut Some(outcome)))
+                Some(decoded(&self.invoked.binding, self.decode, &mut Some(outcome)))
             }
-            Err(ended) => Some(Err(explain_wait(ended, self.submitter.name()))),
+            Err(ended) => Some(Err(explain_wait(ended, self.invoked.name()))),
         }
     }
 }
@@ -122,7 +122,7 @@ impl<A> Iterator for Stream<A> {
 impl<A> Drop for Stream<A> {
     fn drop(&mut self) {
         if self.token != 0 {
-            self.submitter.shared().lock().connection.abandon(self.token);
+            self.invoked.shared().lock().connection.abandon(self.token);
         }
     }
 }
@@ -130,7 +130,7 @@ impl<A> Drop for Stream<A> {
 impl<A> fmt::Debug for Stream<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream")
-            .field("ifunc", &self.submitter.name())
+            .field("ifunc", &self.invoked.name())
             .finish_non_exhaustive()
     }
 }

@@ -222,11 +222,8 @@ impl<S: Shared> Outbound for Producer<S> {
             (self.in_slot, self.in_data) = (len + 1, 0);
             return Ok(Some(self.slot_memory(self.next(), len)));
         }
-        let movable = if align <= INLINE_ALIGN {
-            len.min(INLINE) + 1
-        } else {
-            0
-        };
+        // A body that is aligned so is longer than a slot has room for.
+        let movable = if align <= INLINE_ALIGN { INLINE + 1 } else { 0 };
         (self.in_slot, self.in_data) = (movable, len + 1);
         let ptr = self.shared.data(self.data_at());
         // SAFETY: as in `slot_memory`: `Shared` promises `size.data` valid bytes there, of which `max_body` is a half.
