@@ -14,6 +14,7 @@ mod one_way;
 mod peers;
 mod poll;
 mod raw;
+mod rotation;
 mod served;
 mod serving;
 mod shared;

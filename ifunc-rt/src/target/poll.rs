@@ -5,7 +5,7 @@
 //! barrier, and to name it costs its source a little. So a few are always active, and the others for some tens of
 //! microseconds; a target that has only a few never parks one while it polls.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::thread;
@@ -17,6 +17,7 @@ use ifunc_abi::hello::Roles;
 use super::argument::Argument;
 use super::duplex::{Duplex, own_key};
 use super::one_way::OneWay;
+use super::rotation::Rotation;
 use super::served::{Execution, State};
 use super::tasks::Tasks;
 use super::{Host, Target, TargetError};
@@ -225,7 +226,7 @@ impl Hasher for KeyHasher {
 
 /// The connections of a target, and what reports new ones.
 pub(super) struct Links {
-    active: VecDeque<Box<Connection>>,
+    active: Rotation<Box<Connection>>,
     parked: KeyMap<Box<Connection>>,
     pub(super) listener: Box<dyn Listener>,
     /// What the listener wants around each poll of this thread.
@@ -255,7 +256,7 @@ impl Links {
     /// No connections yet.
     pub(super) fn new(listener: Box<dyn Listener>) -> Self {
         Self {
-            active: VecDeque::new(),
+            active: Rotation::new(),
             parked: KeyMap::default(),
             scope: listener.poll_scope(),
             listener,
@@ -401,10 +402,13 @@ impl Links {
         let until = *self.ending_until.get_or_insert(now + ENDING);
         let mut is_left = false;
         for at in (0..self.active.len()).rev() {
-            let connection = &mut self.active[at];
-            if !connection.is_ending() {
+            let Some(connection) = self
+                .active
+                .get_mut(at)
+                .filter(|connection| connection.is_ending())
+            else {
                 continue;
-            }
+            };
             if !connection.has_work(host) || now >= until {
                 self.forget(host, at);
             } else {
@@ -461,11 +465,15 @@ impl Links {
         self.polls += 1;
         let mut handled = 0;
         let mut at = 0;
-        if let Some(connection) = self.active.front_mut() {
+        if let Some(connection) = self.active.first_mut() {
             match connection.poll(execution) {
-                // Often there is one connection, which had one frame.
-                Ok(1) if self.active.len() == 1 => return 1,
-                Ok(frames) => (handled, at) = (frames, 1),
+                Ok(frames) => {
+                    // Often there is one connection, which had a frame.
+                    if self.active.is_single() && (1..=TEND as usize).contains(&frames) {
+                        return frames;
+                    }
+                    (handled, at) = (frames, 1);
+                }
                 Err(Ended) => self.forget(host, 0),
             }
         }
@@ -495,9 +503,7 @@ impl Links {
         }
         if handled > 0 {
             self.deliver(host);
-            if let Some(first) = self.active.pop_front() {
-                self.active.push_back(first);
-            }
+            self.active.rotate();
         }
         handled
     }
@@ -505,7 +511,7 @@ impl Links {
     /// Sends what nodes reported for sources.
     fn deliver(&mut self, host: &Host) {
         if host.travels.has_mail() {
-            for connection in &mut self.active {
+            for connection in self.active.iter_mut() {
                 connection.deliver(host);
             }
         }
@@ -599,19 +605,19 @@ impl Links {
         self.polls = 0;
         self.look_after(host);
         let spare = self.active.len().saturating_sub(FEW);
-        let mut idle = VecDeque::new();
+        let mut idle = Vec::new();
         for _ in 0..self.active.len() {
             let Some(mut connection) = self.active.pop_front() else {
                 break;
             };
             if !connection.take_ready() && idle.len() < spare {
-                idle.push_back(connection);
+                idle.push(connection);
             } else {
                 self.active.push_back(connection);
             }
         }
         let first = self.active.len();
-        self.active.append(&mut idle);
+        self.active.extend(idle);
         self.park_from(first, host);
     }
 
@@ -651,14 +657,15 @@ impl Links {
         if count == 0 {
             return true;
         }
-        self.active
-            .range_mut(first..)
-            .for_each(|connection| connection.park());
+        let parked = self.active.iter_mut().skip(first);
+        parked.for_each(|connection| connection.park());
         self.listener.fence();
         let mut is_quiet = true;
         let mut at = first;
         for _ in 0..count {
-            let connection = &mut self.active[at];
+            let Some(connection) = self.active.get_mut(at) else {
+                break;
+            };
             let has_some = !connection.is_quiet(host);
             if has_some {
                 is_quiet = false;
