@@ -441,6 +441,10 @@ impl Links {
             handled = self.poll_links(execution);
             self.skippable_polls = if handled == 0 { SKIPPABLE } else { 0 };
         } else {
+            if self.until_tended == 0 {
+                // Now, and not before the next frame.
+                self.tend(host);
+            }
             self.skippable_polls -= 1;
             self.polls += 1;
         }

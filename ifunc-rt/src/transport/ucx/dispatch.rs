@@ -6,10 +6,11 @@ use ::ucx::{EndpointId, Rendezvous, Status};
 
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
-use super::events::{Data, Event, Header};
+use super::events::{Data, Event, Header, Queued};
 use super::gather::Next;
 use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
+use super::packed::Entry;
 use super::packet::{Packet, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Stage};
 use crate::observe::limited;
@@ -36,15 +37,24 @@ impl Locked<'_> {
     fn dispatch_events(&mut self) {
         self.state.sleeps = 0;
         loop {
-            let event = self.worker.handler().pop();
-            match event {
-                Some(Event::Message { from, head, data }) => self.message(from, head, data),
-                Some(Event::Completed(packet, result)) => self.completed(packet, result),
-                // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
-                Some(Event::Failed(endpoint, why)) => self.state.failed.push((endpoint, why)),
+            let queued = self.worker.handler().pop();
+            match queued {
+                Some(Queued::Entry { to, entry, packet }) => self.entry(to, entry, packet),
+                Some(Queued::Event) => self.dispatch_event(),
                 None if self.state.failed.is_empty() && self.state.broken.is_empty() => break,
                 None => self.drop_endpoints(),
             }
+        }
+    }
+
+    fn dispatch_event(&mut self) {
+        let event = self.worker.handler().pop_event();
+        match event {
+            Some(Event::Message { from, head, data }) => self.message(from, head, data),
+            Some(Event::Completed(packet, result)) => self.completed(packet, result),
+            // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
+            Some(Event::Failed(endpoint, why)) => self.state.failed.push((endpoint, why)),
+            None => {}
         }
     }
 
@@ -88,6 +98,35 @@ impl Locked<'_> {
         }
     }
 
+    /// An entry of a packed message. Nearly always it is the next frame of its connection.
+    #[inline(always)]
+    fn entry(&mut self, to: Name, entry: Entry, packet: Packet) {
+        let id = ConnectionId(to.number());
+        let connection = self.state.connections.get_mut(&id);
+        let Some(connection) = connection.filter(|connection| connection.name == to) else {
+            return self.unusual_entry(to, entry, packet);
+        };
+        match connection.receive_next(&entry, packet) {
+            Ok(()) => {
+                if connection.signs.take_parked() {
+                    self.state.ready.push(id.key());
+                }
+            }
+            Err((packet, None)) => self.unusual_entry(to, entry, packet),
+            Err((packet, Some(why))) => {
+                self.give(packet);
+                self.end(id, LinkError::Malformed(why));
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unusual_entry(&mut self, to: Name, entry: Entry, packet: Packet) {
+        let data = Data::Copied(packet, entry.len.into());
+        self.message(None, Header::Entry(to, entry), data);
+    }
+
     fn message(&mut self, from: Option<EndpointId>, head: Header, data: Data) {
         let Some((id, connection)) = self.addressee(from, head.to()) else {
             // Of a source that connects, of a connection that is closed, or of an unknown peer.
@@ -107,7 +146,7 @@ impl Locked<'_> {
         let result = match (connection.validate(&head, &data), data) {
             (Ok(None), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
             (Ok(None), data) => {
-                // Nearly always: the connection is not looked up again.
+                // The connection is not looked up again.
                 let (received, fin) = (connection.receive(Frame::new(&head, data)), connection.fin);
                 if connection.signs.take_parked() {
                     self.state.ready.push(id.key());

@@ -8,7 +8,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 
 use super::handshake::LONGEST;
 use super::header::{HEADER, Head, Name, ONE_PIECE};
-use super::packed::{Entries, Entry, LENGTHS, Malformed};
+use super::packed::{Entries, Entry, LENGTHS};
 use super::packet::{Packet, Pool, Purpose};
 use crate::os::EventFd;
 
@@ -17,6 +17,9 @@ const COPIED: usize = ONE_PIECE;
 
 /// Events that were not dispatched yet, and the packets that are free.
 pub(super) struct EventQueue {
+    /// In their order.
+    queue: VecDeque<Queued>,
+    /// Those that [`Queued::Event`] stands for: they are much larger than what nearly always comes.
     events: VecDeque<Event>,
     pub(super) pool: Pool,
     /// Where the worker is the application's, whose calls fill the queue at any time, on any thread.
@@ -29,9 +32,17 @@ struct Wake {
     event_fd: Arc<EventFd>,
 }
 
-/// Something that happened.
+/// An element of the queue.
+pub(super) enum Queued {
+    /// An entry of a packed message to this connection, with its body.
+    Entry { to: Name, entry: Entry, packet: Packet },
+    /// Another event: [`EventQueue::pop_event`] has it.
+    Event,
+}
+
+/// Something that happened, beside the arrival of an entry.
 pub(super) enum Event {
-    /// A message came, or an entry of a packed one.
+    /// A message came.
     Message {
         /// By which endpoint it is answered, if it says so.
         from: Option<EndpointId>,
@@ -92,6 +103,7 @@ impl EventQueue {
     /// `event_fd` is that of an application's worker.
     pub(super) fn new(event_fd: Option<Arc<EventFd>>) -> Self {
         Self {
+            queue: VecDeque::new(),
             events: VecDeque::new(),
             pool: Pool::default(),
             wake: event_fd.map(|event_fd| Wake {
@@ -110,18 +122,28 @@ impl EventQueue {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.queue.is_empty()
     }
 
-    /// The next event.
+    /// The next element of the queue.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Event> {
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        self.queue.pop_front()
+    }
+
+    /// The event for which a [`Queued::Event`] was popped.
+    pub(super) fn pop_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    #[inline]
     pub(super) fn push(&mut self, event: Event) {
         self.events.push_back(event);
+        self.enqueue(Queued::Event);
+    }
+
+    #[inline]
+    fn enqueue(&mut self, queued: Queued) {
+        self.queue.push_back(queued);
         if let Some(wake) = &mut self.wake
             && std::mem::take(&mut wake.is_armed)
         {
@@ -138,19 +160,25 @@ impl EventQueue {
         };
         let to = Name(read(0));
         for entry in Entries::new(message.len(), read) {
-            let (head, body) = match entry {
-                Ok((entry, body)) => (Header::Entry(to, entry), body),
-                Err(Malformed) => (Header::CutOff(to), 0..0),
+            let Ok((entry, body)) = entry else {
+                return self.cut_off(to);
             };
             let len = body.len();
             let mut packet = self.pool.take(len);
             message.copy_from(body.start, packet.body_mut(len));
-            self.push(Event::Message {
-                from: None,
-                head,
-                data: Data::Copied(packet, len),
-            });
+            self.enqueue(Queued::Entry { to, entry, packet });
         }
+    }
+
+    /// The rest of a packed message is malformed.
+    #[cold]
+    fn cut_off(&mut self, to: Name) {
+        let data = Data::Copied(self.pool.take(0), 0);
+        self.push(Event::Message {
+            from: None,
+            head: Header::CutOff(to),
+            data,
+        });
     }
 
     /// Whether all bodies are copied: an application's buffers of UCX are not ours to keep.

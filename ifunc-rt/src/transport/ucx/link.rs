@@ -65,8 +65,9 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
             let receiver = Receiver {
                 polled: engine.polls(),
                 handle: Arc::clone(&handle),
-                held: None,
-                spent: None,
+                frame: None,
+                is_released: false,
+                is_due: false,
                 passed: 0,
             };
             drop(locked);
@@ -376,10 +377,12 @@ impl Outbound for Sender {
 /// Frames in.
 struct Receiver {
     handle: Arc<Handle>,
-    /// The frame that `peek` found, and whether it is to be given back as soon as it is released.
-    held: Option<(Frame, bool)>,
-    /// The data of the released frame, until the lock is taken anyway; if credits are due, until the poll ends.
-    spent: Option<(Data, bool)>,
+    /// The frame that `peek` found. Once it is released its memory stays here until the lock is taken anyway; if credits are due, until
+    /// the poll ends.
+    frame: Option<Frame>,
+    is_released: bool,
+    /// The frame's memory is to be given back as soon as it is released.
+    is_due: bool,
     /// [`Engine::polls`] at the last poll that found nothing.
     polled: u64,
     /// Polls in succession that did not progress UCX, because a frame was sent just before.
@@ -387,17 +390,18 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll, unless a poll of the target has. Nor where the
-    /// last thing that happened is that a frame was sent: a sender polls in passing, for what cannot be there yet, and a waiting thread polls
-    /// again.
-    fn next(&mut self) -> Result<Option<(Frame, bool)>, LinkError> {
+    /// Gets the next frame, if there is one. Progresses UCX if no thread did since the last poll, unless a poll of the target has. Nor where
+    /// the last thing that happened is that a frame was sent: a sender polls in passing, for what cannot be there yet, and a waiting thread
+    /// polls again.
+    fn next(&mut self) -> Result<(), LinkError> {
         if self.passes() {
-            return Ok(None);
+            return Ok(());
         }
         let engine = &self.handle.engine;
         let mut locked = engine.lock();
-        if let Some((data, _)) = self.spent.take_if(|(_, is_due)| *is_due) {
-            spend(&mut locked, self.handle.id, data);
+        if self.is_released && self.is_due {
+            spend(&mut locked, self.handle.id, self.frame.take());
+            self.is_released = false;
         }
         let may_progress = self.polled == engine.polls() && !engine.polling.is_here();
         if may_progress && connection(&mut locked, self.handle.id)?.has_none() {
@@ -407,18 +411,22 @@ impl Receiver {
         let Core { worker, state } = &mut *locked;
         let connection = state.connections.get_mut(&self.handle.id).ok_or(CLOSED)?;
         // The credits of what was released are not due: they go with any message to the peer.
-        if let Some((data, _)) = self.spent.take() {
-            connection.release(data.len());
-            discard(worker, data);
+        if std::mem::take(&mut self.is_released)
+            && let Some(frame) = self.frame.take()
+        {
+            connection.release(frame.data.len());
+            discard(worker, frame.data);
         }
-        let frame = connection.take();
-        if frame.is_none() {
-            if let Some(gone) = &connection.gone {
-                return Err(gone.clone());
+        match connection.take() {
+            Some((frame, is_due)) => (self.frame, self.is_due) = (Some(frame), is_due),
+            None => {
+                if let Some(gone) = &connection.gone {
+                    return Err(gone.clone());
+                }
+                self.polled = engine.polls();
             }
-            self.polled = engine.polls();
         }
-        Ok(frame)
+        Ok(())
     }
 
     /// Whether a poll finds nothing, and has nothing else to do.
@@ -446,13 +454,18 @@ impl Receiver {
 
     /// Whether there is something to be given back that does not wait for another reason to take the lock.
     fn is_due(&self) -> bool {
-        self.spent.as_ref().is_some_and(|(_, is_due)| *is_due)
+        self.is_released && self.is_due
+    }
+
+    /// Whether there is a frame that was not released.
+    fn has_frame(&self) -> bool {
+        self.frame.is_some() && !self.is_released
     }
 
     /// Gives back what was released.
     fn settle_up(&mut self) {
-        if let Some((data, _)) = self.spent.take() {
-            spend(&mut self.handle.engine.lock(), self.handle.id, data);
+        if std::mem::take(&mut self.is_released) {
+            spend(&mut self.handle.engine.lock(), self.handle.id, self.frame.take());
         }
     }
 }
@@ -461,7 +474,8 @@ impl Receiver {
 const PASSED: u32 = 16;
 
 /// Gives the memory of a frame back, and credits to the peer if they are due.
-fn spend(locked: &mut Locked<'_>, id: ConnectionId, data: Data) {
+fn spend(locked: &mut Locked<'_>, id: ConnectionId, frame: Option<Frame>) {
+    let Some(Frame { data, .. }) = frame else { return };
     let len = data.len();
     locked.discard(data);
     if let Ok(connection) = connection(locked, id)
@@ -476,10 +490,11 @@ impl Inbound for Receiver {
     type Body<'a> = Body<'a>;
 
     fn peek(&mut self) -> Result<Option<transport::Frame<Body<'_>>>, LinkError> {
-        if self.held.is_none() {
-            self.held = self.next()?;
+        if !self.has_frame() {
+            self.next()?;
         }
-        Ok(self.held.as_ref().map(|(frame, _)| {
+        let frame = self.frame.as_ref().filter(|_| !self.is_released);
+        Ok(frame.map(|frame| {
             let (ptr, len) = match &frame.data {
                 Data::Copied(packet, len) => (packet.body(*len).as_ptr(), *len),
                 Data::Kept(kept) => (kept.as_ptr().cast(), kept.as_ptr().len()),
@@ -495,15 +510,16 @@ impl Inbound for Receiver {
     }
 
     fn is_empty(&mut self) -> bool {
-        self.held.is_none() && self.passes()
+        !self.has_frame() && self.passes()
     }
 
     fn release(&mut self) {
-        let Some((frame, is_due)) = self.held.take() else {
-            return;
-        };
-        self.settle_up();
-        self.spent = Some((frame.data, is_due));
+        self.is_released = self.frame.is_some();
+    }
+
+    /// What follows from the first frame does not wait for a look at what is behind it.
+    fn first_quantum(&self) -> usize {
+        1
     }
 
     fn settle(&mut self) {
@@ -534,19 +550,17 @@ impl Park for Receiver {
     }
 
     fn is_idle(&mut self) -> bool {
-        self.held.is_none() && self.handle.signs.is_idle()
+        !self.has_frame() && self.handle.signs.is_idle()
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
         // Where the worker cannot be used it is the application's, and what it brought was copied.
-        let held = self.held.take().map(|(frame, _)| frame.data);
-        let spent = self.spent.take().map(|(data, _)| data);
-        for data in held.into_iter().chain(spent) {
-            if let Some(mut locked) = self.handle.engine.lock_here() {
-                locked.discard(data);
-            }
+        if let Some(frame) = self.frame.take()
+            && let Some(mut locked) = self.handle.engine.lock_here()
+        {
+            locked.discard(frame.data);
         }
     }
 }

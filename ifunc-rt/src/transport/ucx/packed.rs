@@ -51,7 +51,7 @@ const NARROW: u64 = 0x0000_ffff_0000_ffff;
 pub(super) struct Entry {
     /// The low half of the sequence.
     pub(super) number: u16,
-    pub(super) len: usize,
+    pub(super) len: u16,
     pub(super) words: [u64; 2],
     pub(super) credits: Option<Credits>,
 }
@@ -93,7 +93,7 @@ impl Entry {
     pub(super) fn of(head: &Head) -> Self {
         Self {
             number: head.sequence as u16,
-            len: head.len as usize,
+            len: head.len as u16,
             words: head.words,
             credits: head.credits,
         }
@@ -109,7 +109,7 @@ impl Entry {
         };
         let [first, second] = self.words;
         let is_narrow = first & !NARROW == 0;
-        let mut word = u64::from(self.number) | (self.len as u64) << 16;
+        let mut word = u64::from(self.number) | u64::from(self.len) << 16;
         word |= match is_narrow {
             true => (first & 0xffff) << 32 | (first >> 32) << 48,
             false => HAS_FIRST,
@@ -191,7 +191,7 @@ impl<R: Fn(usize) -> u64> Entries<R> {
         };
         let entry = Entry {
             number: word as u16,
-            len,
+            len: len as u16,
             words: [first.unwrap_or(narrow), second.unwrap_or(0)],
             credits: credits.map(unpack),
         };

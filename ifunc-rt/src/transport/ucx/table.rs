@@ -16,12 +16,13 @@ use super::gather::{Gather, Pack, Unread};
 use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
 use super::packed::Entry;
+use super::packet::Packet;
 use super::put::rings::Rings;
 use super::routes::Route;
 use super::tcp_watch::Watch;
 use crate::policy::SharedConnect;
 use crate::transport::handshake::Declined;
-use crate::transport::window::SendWindow;
+use crate::transport::window::{Credits, SendWindow};
 use crate::transport::{Key, LinkError, Peer, RingSize};
 
 /// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
@@ -394,6 +395,42 @@ impl Connection {
         self.packed_under_way > 0
     }
 
+    /// Receives an entry that is the next frame. `Err`: it breaks the protocol, as the text says; without a text it is another entry, and nothing
+    /// has changed.
+    #[inline]
+    pub(super) fn receive_next(
+        &mut self,
+        entry: &Entry,
+        packet: Packet,
+    ) -> Result<(), (Packet, Option<&'static str>)> {
+        let is_over = self.gone.is_some() || self.closed || self.fin.is_some();
+        let is_next = entry.number == self.next as u16 && self.early.is_empty();
+        let (len, is_frame) = (entry.len.into(), entry.words[0] as u8 != 0);
+        let Stage::Open { out, incoming } = &mut self.stage else {
+            return Err((packet, None));
+        };
+        if is_over || !is_next || !is_frame {
+            return Err((packet, None));
+        }
+        if let Some(Credits { frames, data }) = entry.credits
+            && let Err(why) = out.acknowledge_low(frames as u32, data as u32)
+        {
+            return Err((packet, Some(why)));
+        }
+        if let Err(why) = incoming.receive(len) {
+            return Err((packet, Some(why)));
+        }
+        incoming.complete();
+        let sequence = self.next;
+        self.next = sequence.wrapping_add(1);
+        self.arrive(Frame {
+            sequence,
+            words: entry.words,
+            data: Data::Copied(packet, len),
+        });
+        Ok(())
+    }
+
     /// Takes a frame that is here with its body. `Err`: the frame is not used; the text says why it breaks the protocol.
     pub(super) fn receive(&mut self, frame: Frame) -> Result<(), (Frame, Option<&'static str>)> {
         let Stage::Open { incoming, .. } = &mut self.stage else {
@@ -431,13 +468,14 @@ impl Connection {
         let ahead = entry.number.wrapping_sub(self.next as u16);
         Head {
             sequence: self.next.wrapping_add(ahead.into()),
-            len: entry.len as u32,
+            len: entry.len.into(),
             words: entry.words,
             credits: entry.credits,
             to: self.name,
         }
     }
 
+    #[inline]
     pub(super) fn arrive(&mut self, frame: Frame) {
         self.arrived.push_back(frame);
         self.unread.set(self.unread.get() + 1);
@@ -459,6 +497,7 @@ impl Connection {
     }
 
     /// The next frame, and whether its memory is to be given back as soon as it was executed.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<(Frame, bool)> {
         let frame = self.arrived.pop_front()?;
         self.unread.set(self.unread.get() - 1);
