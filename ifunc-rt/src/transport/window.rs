@@ -21,6 +21,13 @@ impl Credits {
         }
     }
 
+    /// Whether they are enough for a frame whose body takes `data`.
+    #[cfg(feature = "ucx")]
+    #[inline(always)]
+    pub(crate) fn covers(&self, data: u64) -> bool {
+        self.frames > 0 && self.data >= data
+    }
+
     #[inline(always)]
     fn add(&mut self, data: u64) {
         self.frames += 1;

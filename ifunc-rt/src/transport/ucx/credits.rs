@@ -63,9 +63,14 @@ impl UnderWay {
         self.0.frames < capacity.frames * Self::LAPS && self.0.data + data <= capacity.data * Self::LAPS
     }
 
-    /// Whether a frame that takes `data` may be sent.
-    pub(super) fn may_send(&self, window: &SendWindow, data: u64) -> bool {
-        self.may_begin(window.capacity(), data) && window.has_credit(data)
+    /// What may be sent: UCX has as much under way afterwards as it may, or the peer has no more credits.
+    pub(super) fn left(&self, window: &SendWindow) -> Credits {
+        let (capacity, left) = (window.capacity(), window.left());
+        let may_begin = |capacity: u64, under_way| (capacity * Self::LAPS).saturating_sub(under_way);
+        Credits {
+            frames: left.frames.min(may_begin(capacity.frames, self.0.frames)),
+            data: left.data.min(may_begin(capacity.data, self.0.data)),
+        }
     }
 }
 
@@ -149,11 +154,12 @@ mod tests {
     #[test]
     fn credits_are_due_as_announced_and_never_too_late() {
         let (mut out, mut incoming) = (send_window(SIZE), Incoming::new(SIZE));
+        let may_send = |out: &SendWindow, data| UnderWay::default().left(out).covers(data);
         let mut held = std::collections::VecDeque::new();
         let mut len = 1usize;
         for round in 0..5000 {
             len = len * 31 % (SIZE.max_body() + 1);
-            while !UnderWay::default().may_send(&out, units(len)) {
+            while !may_send(&out, units(len)) {
                 // Everything is consumed, and credits are published only when they are due.
                 let Some(len) = held.pop_front() else {
                     panic!("stuck in round {round} at {len} bytes");
@@ -191,7 +197,7 @@ mod tests {
         let mut under_way = UnderWay::default();
         let fill = |out: &mut SendWindow, under_way: &mut UnderWay, len| {
             let mut n = 0;
-            while under_way.may_send(out, units(len)) {
+            while under_way.left(out).covers(units(len)) {
                 out.send(units(len));
                 under_way.begin(message_of(len));
                 // Credits for everything, as soon as it was sent.
@@ -206,7 +212,9 @@ mod tests {
         assert!(under_way.is_empty());
         assert_eq!(fill(&mut out, &mut under_way, SIZE.max_body()), 4);
         under_way.end(message_of(SIZE.max_body()));
-        assert!(under_way.may_send(&out, units(SIZE.max_body())) && under_way.may_begin(out.capacity(), 0));
+        assert!(
+            under_way.left(&out).covers(units(SIZE.max_body())) && under_way.may_begin(out.capacity(), 0)
+        );
     }
 
     #[test]

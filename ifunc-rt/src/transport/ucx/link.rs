@@ -9,17 +9,18 @@ use ifunc_abi::frame::{BODY_ALIGN, Header};
 use ifunc_abi::hello::Hello;
 
 use super::attached::Attached;
-use super::credits::{UnderWay, units};
+use super::credits::units;
 use super::engine::{Core, Engine, Locked};
 use super::events::Data;
 use super::gather::Next;
-use super::header::{Head, ONE_PIECE};
+use super::header::{Head, Name, ONE_PIECE};
+use super::packed::Entry;
 use super::packet::Packet;
 use super::put;
 use super::requests::discard;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::os::wait_readable;
-use crate::transport::window::SendWindow;
+use crate::transport::window::Credits;
 use crate::transport::{self, Body, Ends, Inbound, Key, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
@@ -57,8 +58,8 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
             let sender = Sender {
                 max_body: out.capacity().data as usize * BODY_ALIGN / 2,
                 outbox: Outbox::new(&handle, Packet::LEAST, Sender::KEPT),
-                window: *out,
-                under_way: connection.under_way,
+                left: Credits::default(),
+                sent: out.sent().frames,
                 next: Next::default(),
                 handle: Arc::clone(&handle),
             };
@@ -214,6 +215,24 @@ impl Outbox {
         small
     }
 
+    /// Sends a frame that is gathered, long, or in a packet that is much longer. `Some`: the packet, or another one, is free.
+    #[inline(never)]
+    fn send_unusual(
+        &mut self,
+        locked: &mut Locked<'_>,
+        packet: Packet,
+        head: Head,
+        (joins, next): (bool, Next),
+        reserved: usize,
+    ) -> Option<Packet> {
+        let (id, len) = (self.handle.id, head.len as usize);
+        if locked.gathers(id, &head, packet.body(len), joins, next) {
+            return Some(packet);
+        }
+        let packet = self.shrink(locked, packet, len, reserved);
+        locked.send(id, packet, head, len)
+    }
+
     /// Takes back a packet that was sent: keeps it, or gives it to the pool.
     pub(super) fn give_back(&mut self, locked: &mut Locked<'_>, packet: Packet) {
         if self.packet.is_none() && packet.capacity() <= self.most {
@@ -239,10 +258,10 @@ struct Sender {
     handle: Arc<Handle>,
     max_body: usize,
     outbox: Outbox,
-    /// The send window after the last frame, and what was under way then. Only this sender sends frames, so there is no less credit
-    /// now.
-    window: SendWindow,
-    under_way: UnderWay,
+    /// What may be sent, at least: only this sender sends frames.
+    left: Credits,
+    /// Frames that were sent.
+    sent: u64,
     /// What follows the next frame.
     next: Next,
 }
@@ -250,10 +269,6 @@ struct Sender {
 impl Sender {
     /// The largest packet that is kept for the next frame.
     const KEPT: usize = 4096;
-
-    fn has_credit(&self, len: usize) -> bool {
-        self.under_way.may_send(&self.window, units(len))
-    }
 
     /// Gets a packet for a body of `len` bytes, if there is credit for it.
     fn make_room(&mut self, len: usize) -> Result<bool, LinkError> {
@@ -268,8 +283,8 @@ impl Sender {
         let Stage::Open { out, .. } = &connection.stage else {
             return Err(CLOSED);
         };
-        (self.window, self.under_way) = (*out, connection.under_way);
-        let has_credit = self.has_credit(len);
+        self.left = connection.under_way.left(out);
+        let has_credit = self.left.covers(units(len));
         if has_credit {
             self.outbox.fill(&mut locked, len);
         }
@@ -288,7 +303,7 @@ impl Outbound for Sender {
             "a body larger than the transport takes"
         );
         // Nearly always the packet of the last frame is back, and there are credits for many more.
-        let is_ready = self.has_credit(len) && !self.handle.signs.has_left() && self.outbox.fits(len);
+        let is_ready = self.left.covers(units(len)) && !self.handle.signs.has_left() && self.outbox.fits(len);
         if !is_ready && !self.make_room(len)? {
             return Ok(None);
         }
@@ -309,30 +324,38 @@ impl Outbound for Sender {
             return 0;
         };
         failpoint!("transport.commit");
-        let sequence = out.send(units(len));
-        (self.window, self.under_way) = (*out, connection.under_way);
+        let data = units(len);
+        let sequence = out.send(data);
+        (self.left.frames, self.left.data) = (self.left.frames - 1, self.left.data - data);
+        self.sent += 1;
         let all_out = connection.under_way.is_empty();
-        let head = Head {
-            sequence,
-            len: len as u32,
-            words: header.words(),
-            credits: match len <= ONE_PIECE {
-                true => incoming.publish_new(),
-                false => Some(incoming.publish()),
-            },
-            to: connection.peer,
+        let credits = match len <= ONE_PIECE {
+            true => incoming.publish_new(),
+            false => Some(incoming.publish()),
         };
         let next = self.next.take();
         let is_alone = !joins && !is_gathering && next == Next::Unknown && state.gather.is_empty();
+        let is_entry = len <= ONE_PIECE && connection.peer != Name::NONE;
         // Nearly always.
-        let back = if is_alone && !self.outbox.is_sparse(&packet, len) {
-            let posted = connection.send(worker, id, am_id, packet, head, len);
+        let back = if is_alone && is_entry && !self.outbox.is_sparse(&packet, len) {
+            let entry = Entry {
+                number: sequence as u16,
+                len: len as u16,
+                words: header.words(),
+                credits,
+            };
+            let posted = connection.send_entry(worker, id, am_id, packet, &entry);
             locked.posted(id, posted)
-        } else if locked.gathers(id, &head, packet.body(len), joins, next) {
-            Some(packet)
         } else {
-            let packet = self.outbox.shrink(&mut locked, packet, len, reserved);
-            locked.send(id, packet, head, len)
+            let head = Head {
+                sequence,
+                len: len as u32,
+                words: header.words(),
+                credits,
+                to: connection.peer,
+            };
+            self.outbox
+                .send_unusual(&mut locked, packet, head, (joins, next), reserved)
         };
         let all_out = all_out && back.is_some();
         // Progress sends a frame that waits: the next poll does not pass.
@@ -346,7 +369,7 @@ impl Outbound for Sender {
     }
 
     fn sent(&self) -> u64 {
-        self.window.sent().frames
+        self.sent
     }
 
     fn hold(&mut self) {

@@ -56,35 +56,14 @@ pub(super) struct Entry {
     pub(super) credits: Option<Credits>,
 }
 
-/// A header as it is sent: at the end of the bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Encoded {
-    words: [U64; MAX_FIRST / WORD],
-    left: usize,
-}
+/// Memory for a header, which is at its end.
+pub(super) type HeaderWords = [U64; MAX_FIRST / WORD];
 
-impl Encoded {
-    /// How long it is.
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        MAX_FIRST - self.left * WORD
-    }
-
-    pub(super) fn as_slice(&self) -> &[u8] {
-        self.words[self.left..].as_bytes()
-    }
-
-    /// The bytes that it is the end of.
-    #[inline]
-    pub(super) fn bytes(&self) -> [u8; MAX_FIRST] {
-        zerocopy::transmute!(self.words)
-    }
-
-    #[inline(always)]
-    fn push_front(&mut self, word: u64) {
-        self.left -= 1;
-        self.words[self.left] = word.into();
-    }
+/// Adds a word before `at`, where the header begins.
+#[inline(always)]
+fn push_front(words: &mut HeaderWords, at: &mut usize, word: u64) {
+    *at -= 1;
+    words[*at] = word.into();
 }
 
 impl Entry {
@@ -99,37 +78,33 @@ impl Entry {
         }
     }
 
-    /// Its header, behind the name if the entry is the first of its message.
-    #[inline]
-    pub(super) fn encode(&self, first_to: Option<Name>) -> Encoded {
+    /// Writes its header, behind the name if the entry is the first of its message. Returns the length.
+    #[inline(always)]
+    pub(super) fn encode(&self, first_to: Option<Name>, words: &mut HeaderWords) -> usize {
         debug_assert!(self.len < 1 << LEN_BITS);
-        let mut encoded = Encoded {
-            words: [U64::ZERO; MAX_FIRST / WORD],
-            left: MAX_FIRST / WORD,
-        };
+        let mut at = words.len();
         let [first, second] = self.words;
         let is_narrow = first & !NARROW == 0;
         let mut word = u64::from(self.number) | u64::from(self.len) << 16;
-        word |= match is_narrow {
-            true => (first & 0xffff) << 32 | (first >> 32) << 48,
-            false => HAS_FIRST,
-        };
-        word |= if second == 0 { 0 } else { HAS_SECOND };
-        word |= self.credits.map_or(0, |_| HAS_CREDITS);
         if let Some(credits) = self.credits {
-            encoded.push_front(pack(credits));
+            word |= HAS_CREDITS;
+            push_front(words, &mut at, pack(credits));
         }
         if second != 0 {
-            encoded.push_front(second);
+            word |= HAS_SECOND;
+            push_front(words, &mut at, second);
         }
-        if !is_narrow {
-            encoded.push_front(first);
+        if is_narrow {
+            word |= (first & 0xffff) << 32 | (first >> 32) << 48;
+        } else {
+            word |= HAS_FIRST;
+            push_front(words, &mut at, first);
         }
-        encoded.push_front(word);
+        push_front(words, &mut at, word);
         if let Some(to) = first_to {
-            encoded.push_front(to.0);
+            push_front(words, &mut at, to.0);
         }
-        encoded
+        (words.len() - at) * WORD
     }
 }
 
@@ -217,7 +192,9 @@ impl<R: Fn(usize) -> u64> Iterator for Entries<R> {
 
 /// Appends an entry to a message of which `end` bytes are there, the name at least. Returns the end; `None`: there is no room for it.
 pub(super) fn append(message: &mut [u8], end: usize, head: &Head, body: &[u8]) -> Option<usize> {
-    let header = Entry::of(head).encode(None);
+    let mut words = HeaderWords::default();
+    let len = Entry::of(head).encode(None, &mut words);
+    let header = &words.as_bytes()[MAX_FIRST - len..];
     let at = end.next_multiple_of(WORD);
     let body_at = at + header.len();
     let new_end = body_at + body.len();
@@ -226,9 +203,17 @@ pub(super) fn append(message: &mut [u8], end: usize, head: &Head, body: &[u8]) -
     }
     // The buffer had another use before.
     message[end..at].fill(0);
-    message[at..body_at].copy_from_slice(header.as_slice());
+    message[at..body_at].copy_from_slice(header);
     message[body_at..new_end].copy_from_slice(body);
     Some(new_end)
+}
+
+/// The header of an entry.
+#[cfg(test)]
+pub(super) fn encoded(entry: &Entry, first_to: Option<Name>) -> Vec<u8> {
+    let mut words = HeaderWords::default();
+    let len = entry.encode(first_to, &mut words);
+    words.as_bytes()[MAX_FIRST - len..].to_vec()
 }
 
 #[cfg(test)]
@@ -276,10 +261,9 @@ mod tests {
             (wide, credits, 40),
         ] {
             let entry = head(header, credits);
-            let encoded = entry.encode(Some(Name(7)));
-            assert_eq!(encoded.as_slice().len(), len, "{header:?}");
-            assert_eq!(encoded.as_slice()[NAME..], *entry.encode(None).as_slice());
-            let mut message = encoded.as_slice().to_vec();
+            let mut message = encoded(&entry, Some(Name(7)));
+            assert_eq!(message.len(), len, "{header:?}");
+            assert_eq!(message[NAME..], encoded(&entry, None));
             message.extend([9; 8]);
             assert_eq!(word_of(&message)(0), 7);
             let entries: Vec<_> = Entries::new(message.len(), word_of(&message)).collect();
@@ -287,8 +271,8 @@ mod tests {
         }
         let notice = Head::notice(Notice::Fin, 12, 0, Credits::default());
         let entry = Entry::of(&notice);
-        let message = entry.encode(Some(Name(7)));
-        let mut entries = Entries::new(message.as_slice().len(), word_of(message.as_slice()));
+        let message = encoded(&entry, Some(Name(7)));
+        let mut entries = Entries::new(message.len(), word_of(&message));
         let (decoded, _) = entries.next().unwrap().unwrap();
         assert_eq!(decoded, entry);
         assert!(entries.next().is_none());
@@ -366,7 +350,7 @@ mod tests {
             let mut last = NAME;
             for entry in Entries::new(len, word_of(&bytes[..len])) {
                 let Ok((entry, body)) = entry else { break };
-                prop_assert!(body.start >= last + WORD && body.end <= len && entry.len == body.len());
+                prop_assert!(body.start >= last + WORD && body.end <= len && usize::from(entry.len) == body.len());
                 last = body.end;
             }
         }

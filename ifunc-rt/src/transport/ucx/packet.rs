@@ -2,9 +2,10 @@
 //! go back to.
 
 use ::ucx::Buffer;
+use zerocopy::FromBytes;
 
 use super::header::{HEADER, Head};
-use super::packed::MAX_FIRST;
+use super::packed::{HeaderWords, MAX_FIRST};
 use super::table::ConnectionId;
 use crate::transport::window::Credits;
 use ifunc_abi::frame::BODY_ALIGN;
@@ -51,10 +52,11 @@ impl Packet {
         self.0[..BODY + len].copy_from_slice(&other.0[..BODY + len]);
     }
 
-    /// Copies a header, which ends the bytes, to right before the body.
+    /// Where a header is put: it ends right before the body.
     #[inline]
-    pub(super) fn set_header(&mut self, bytes: &[u8; HEADER]) {
-        self.0[BODY - HEADER..BODY].copy_from_slice(bytes);
+    pub(super) fn header_mut(&mut self) -> &mut HeaderWords {
+        let bytes = &mut self.0[BODY - HEADER..BODY];
+        HeaderWords::mut_from_bytes(bytes).expect("words of any alignment, and as many")
     }
 
     pub(super) fn purpose(&self) -> Purpose {

@@ -163,7 +163,6 @@ pub(super) struct Parts {
 
 impl Connection {
     /// Sends `len` bytes of the packet's body to the peer. `Ok(Some)`: UCX is done with the packet.
-    #[inline]
     pub(super) fn send(
         &mut self,
         worker: &mut Worker<EventQueue, Serialized>,
@@ -175,35 +174,52 @@ impl Connection {
     ) -> Result<Option<Packet>, Status> {
         head.to = self.peer;
         let of_handshake = head.is_of_the_handshake();
-        let body = BODY..BODY + len;
-        let (header, data) = if of_handshake || len > ONE_PIECE {
-            packet.set_header(&head.encode());
-            (BODY - HEADER..BODY, body)
-        } else {
-            let header = Entry::of(&head).encode(Some(head.to));
-            packet.set_header(&header.bytes());
-            (0..0, BODY - header.len()..body.end)
-        };
+        if !of_handshake && len <= ONE_PIECE {
+            return self.send_entry(worker, id, am_id, packet, &Entry::of(&head));
+        }
+        *packet.header_mut() = zerocopy::transmute!(head.encode());
         let mut flags = Flags::default();
         if of_handshake {
             // The receiver learns by which endpoint it is answered.
             flags = flags | Flags::REPLY;
         }
-        if head.is_notice() || header.is_empty() {
+        if head.is_notice() {
             // Never fetched.
             flags = flags | Flags::EAGER;
         }
         let message = Parts {
-            header,
-            data,
+            header: BODY - HEADER..BODY,
+            data: BODY..BODY + len,
             flags,
             sent: message_of(len),
         };
         self.post_message(worker, id, am_id, packet, message)
     }
 
+    /// Sends an entry, whose body is the packet's, as a message of its own. `Ok(Some)`: UCX is done with the packet.
+    #[inline(always)]
+    pub(super) fn send_entry(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        id: ConnectionId,
+        am_id: u16,
+        mut packet: Packet,
+        entry: &Entry,
+    ) -> Result<Option<Packet>, Status> {
+        let len = usize::from(entry.len);
+        let header = entry.encode(Some(self.peer), packet.header_mut());
+        let message = Parts {
+            header: 0..0,
+            data: BODY - header..BODY + len,
+            // Never fetched.
+            flags: Flags::EAGER,
+            sent: message_of(len),
+        };
+        self.post_message(worker, id, am_id, packet, message)
+    }
+
     /// Posts a message of parts of the packet. `Ok(Some)`: UCX is done with it.
-    #[inline]
+    #[inline(always)]
     fn post_message(
         &mut self,
         worker: &mut Worker<EventQueue, Serialized>,

@@ -88,7 +88,7 @@ impl Producer {
     /// Whether a frame with a body of `len` bytes may be put where so much is under way. A shorter one may then be, too.
     pub(crate) fn has_room(&self, len: usize, under_way: UnderWay) -> bool {
         let taken = Place::new(self.at, self.layout.lines(), len).taken;
-        under_way.may_send(&self.window, taken.into())
+        under_way.left(&self.window).covers(taken.into())
     }
 
     /// Takes the credits that the peer published.

@@ -12,7 +12,7 @@ use crate::transport::ucx::credits::{message_of, units};
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::handshake::{Hello, LONGEST, Nonce};
 use crate::transport::ucx::header::{Head, Name, Notice};
-use crate::transport::ucx::packed::{Entry, MAX_ENTRIES};
+use crate::transport::ucx::packed::{Entry, MAX_ENTRIES, encoded};
 use crate::transport::ucx::table::Stage;
 use crate::transport::window::Credits;
 
@@ -143,8 +143,8 @@ fn peers_that_break_the_protocol_are_disconnected() {
         peer.send(frame(2, 1), b"x");
     });
     let entry = |sequence, len| {
-        let encoded = Entry::of(&frame(sequence, len)).encode(None);
-        [encoded.as_slice(), &[7; 64][..len.next_multiple_of(8)]].concat()
+        let header = encoded(&Entry::of(&frame(sequence, len)), None);
+        [&header[..], &[7; 64][..len.next_multiple_of(8)]].concat()
     };
     disconnects("more frames than credits in one message", true, |peer| {
         peer.send_packed(&[entry(1, 3), entry(2, 8), entry(3, 1)].concat());
@@ -159,8 +159,8 @@ fn peers_that_break_the_protocol_are_disconnected() {
         peer.send_packed(&[&entry(1, 3)[..], &entry(2, 9)[..24 + 7]].concat());
     });
     disconnects("more entries than a message may have", true, |peer| {
-        let credit = Entry::of(&Head::notice(Notice::Credit, 0, 0, none)).encode(None);
-        peer.send_packed(&credit.as_slice().repeat(MAX_ENTRIES + 1));
+        let credit = encoded(&Entry::of(&Head::notice(Notice::Credit, 0, 0, none)), None);
+        peer.send_packed(&credit.repeat(MAX_ENTRIES + 1));
     });
     disconnects("credits for what was not sent", true, |peer| {
         let credits = Credits {
@@ -168,6 +168,14 @@ fn peers_that_break_the_protocol_are_disconnected() {
             data: units(64),
         };
         peer.send(Head::notice(Notice::Credit, 0, 0, credits), b"");
+    });
+    disconnects("credits for what was not sent, in a frame", true, |peer| {
+        let credits = Some(Credits { frames: 1, data: 0 });
+        let head = Head {
+            credits,
+            ..frame(1, 1)
+        };
+        peer.send(head, b"x");
     });
     disconnects("fewer frames than sent", true, |peer| {
         peer.send(frame(1, 1), b"x");
