@@ -192,7 +192,7 @@ impl<H: Handler> Inner<H> {
     ///
     /// # Safety
     /// From a buffer, used by nothing else, and not linked.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn link(&self, node: *mut Node<H::Tag>) {
         let mut under_way = self.under_way.borrow_mut();
         // SAFETY: the caller's promise.
@@ -204,7 +204,7 @@ impl<H: Handler> Inner<H> {
     ///
     /// # Safety
     /// Linked.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn unlink(&self, node: *mut Node<H::Tag>) {
         let mut under_way = self.under_way.borrow_mut();
         // SAFETY: the caller's promise; the node that takes its place is linked, too, and alive.

@@ -289,6 +289,16 @@ fn may_begin<H: Handler>(token: &(impl sealed::Token<H> + ?Sized)) -> Result<(),
     token.inner().is_open()
 }
 
+/// A part of the buffer of `len` bytes at `at`, and how long it is.
+#[inline(always)]
+fn part(at: *mut u8, len: usize, range: Range<usize>) -> (*mut u8, usize) {
+    assert!(
+        range.start <= range.end && range.end <= len,
+        "{range:?} of a buffer of {len} bytes"
+    );
+    (at.wrapping_add(range.start), range.len())
+}
+
 /// Gives an operation to UCX.
 ///
 /// # Safety
@@ -303,13 +313,7 @@ unsafe fn issue<H: Handler>(
     mut params: ucp_request_param_t,
 ) -> ucs_status_ptr_t {
     let (ucx, worker) = (inner.ucx(), inner.raw);
-    let part = |range: Range<usize>| {
-        assert!(
-            range.start <= range.end && range.end <= len,
-            "{range:?} of a buffer of {len} bytes"
-        );
-        (at.wrapping_add(range.start), range.len())
-    };
+    let part = |range: Range<usize>| part(at, len, range);
     // SAFETY: endpoints and keys are alive, as they exist, and of this worker, and the key is of the endpoint, by `of`; ranges lie
     // in the buffer, by `part`. The rest is the caller's promise.
     unsafe {

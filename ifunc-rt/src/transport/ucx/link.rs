@@ -344,7 +344,7 @@ impl Outbound for Sender {
                 words: header.words(),
                 credits,
             };
-            let posted = connection.send_entry(worker, id, am_id, packet, &entry);
+            let posted = connection.send_entry(worker, id, am_id, packet, &entry, len);
             locked.posted(id, posted)
         } else {
             let head = Head {

@@ -175,7 +175,7 @@ impl Connection {
         head.to = self.peer;
         let of_handshake = head.is_of_the_handshake();
         if !of_handshake && len <= ONE_PIECE {
-            return self.send_entry(worker, id, am_id, packet, &Entry::of(&head));
+            return self.send_entry(worker, id, am_id, packet, &Entry::of(&head), len);
         }
         *packet.header_mut() = zerocopy::transmute!(head.encode());
         let mut flags = Flags::default();
@@ -196,7 +196,7 @@ impl Connection {
         self.post_message(worker, id, am_id, packet, message)
     }
 
-    /// Sends an entry, whose body is the packet's, as a message of its own. `Ok(Some)`: UCX is done with the packet.
+    /// Sends an entry, whose body is the packet's and has `len` bytes, as a message of its own. `Ok(Some)`: UCX is done with the packet.
     #[inline(always)]
     pub(super) fn send_entry(
         &mut self,
@@ -205,8 +205,8 @@ impl Connection {
         am_id: u16,
         mut packet: Packet,
         entry: &Entry,
+        len: usize,
     ) -> Result<Option<Packet>, Status> {
-        let len = usize::from(entry.len);
         let header = entry.encode(Some(self.peer), packet.header_mut());
         let message = Parts {
             header: 0..0,
