@@ -253,6 +253,17 @@ impl ReceiveWindow {
         })
     }
 
+    /// As [`publish`](Self::publish), with a message that goes to the peer anyway, and is longer for it: `None` also for less than a quarter of
+    /// what would be due.
+    #[cfg(feature = "ucx")]
+    #[inline]
+    pub(crate) fn publish_in_passing(&mut self) -> Option<Credits> {
+        let frames = self.released.frames - self.published.frames;
+        let data = self.released.data - self.published.data;
+        let are_many = frames * 4 >= self.quarter.frames || data * 4 >= self.quarter.data;
+        are_many.then(|| self.publish()).flatten()
+    }
+
     #[inline(always)]
     fn set_published(&mut self) {
         self.published = self.released;

@@ -133,12 +133,12 @@ impl Incoming {
 
     /// Credits for a message to the peer.
     pub(super) fn publish(&mut self) -> Credits {
-        self.publish_new().unwrap_or_else(|| self.window.released())
+        self.window.publish().unwrap_or_else(|| self.window.released())
     }
 
-    /// Credits that the peer does not know.
-    pub(super) fn publish_new(&mut self) -> Option<Credits> {
-        self.window.publish()
+    /// Credits for a short frame to the peer, if there are many that the peer does not know: they may take a second cache line of UCX's queue.
+    pub(super) fn publish_in_passing(&mut self) -> Option<Credits> {
+        self.window.publish_in_passing()
     }
 }
 

@@ -330,7 +330,7 @@ impl Outbound for Sender {
         self.sent += 1;
         let all_out = connection.under_way.is_empty();
         let credits = match len <= ONE_PIECE {
-            true => incoming.publish_new(),
+            true => incoming.publish_in_passing(),
             false => Some(incoming.publish()),
         };
         let next = self.next.take();
