@@ -441,14 +441,14 @@ impl Links {
             handled = self.poll_links(execution);
             self.skippable_polls = if handled == 0 { SKIPPABLE } else { 0 };
         } else {
-            if self.until_tended == 0 {
-                // Now, and not before the next frame.
-                self.tend(host);
-            }
             self.skippable_polls -= 1;
             self.polls += 1;
         }
         self.scope = in_scope.end();
+        if handled == 0 && self.until_tended == 0 {
+            // Now, and not before the next frame.
+            self.tend(host);
+        }
         handled
     }
 

@@ -31,10 +31,6 @@ impl Packet {
         self.0.len() - BODY
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }

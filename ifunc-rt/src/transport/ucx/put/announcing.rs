@@ -27,10 +27,11 @@ impl Locked<'_> {
         let Some(rings) = self.state.rings(id) else {
             return;
         };
-        let announced = rings.view.announced();
-        if std::mem::replace(&mut rings.answered, announced) == announced {
+        if !rings.is_announced() {
             return;
         }
+        let announced = rings.view.announced();
+        rings.answered = announced;
         self.notify_peer(id, Notice::Doorbell, announced, &[]);
     }
 

@@ -4,9 +4,15 @@
 //! +0     credits of the direction away from here: frames in bits 0–31, lines in 32–63     put by the peer
 //! +128   number of the peer's last announcement that it is about to sleep                 put by the peer
 //! +256   frames committed; credits given, as above                                        got by the peer
-//! +512   commit words, 8 bytes for each slot: nonce << 32 | sequence                      put by the peer
+//! +512   slots of 64 bytes                                                                put by the peer
 //! ...    ring of lines of 64 bytes                                                        put by the peer
 //! ```
+//!
+//! | bytes of a slot | of a frame with a short body | of another, which lies in the [ring](super::ring) |
+//! |---|---|---|
+//! | 0–31 | body | |
+//! | 32–55 | the three words of its header | |
+//! | 56–63 | commit word: nonce << 32 \| sequence | commit word: !nonce << 32 \| sequence |
 //!
 //! Numbers are in the machine's own order: both sides run little-endian machines.
 
@@ -15,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use ::ucx::Memory;
-use ifunc_abi::frame::BODY_ALIGN;
+use ifunc_abi::frame::{BODY_ALIGN, WORDS};
 
 use crate::transport::RingSize;
 use crate::transport::ucx::header::{pack, unpack};
@@ -32,7 +38,12 @@ pub(crate) const CREDITS: usize = 0;
 pub(crate) const ANNOUNCED: usize = 128;
 /// Where it stands what was put.
 pub(crate) const POSTED: usize = 256;
-const COMMITS: usize = 512;
+const SLOTS: usize = 512;
+/// The longest body that lies in its slot. The header is behind it.
+pub(crate) const SHORT: usize = 32;
+/// Length of a slot without its commit word.
+pub(crate) const COMMIT_AT: usize = SHORT + WORDS;
+const _: () = assert!(COMMIT_AT + 8 == BODY_ALIGN);
 /// Multiple at which the ring begins.
 const PAGE: usize = 4096;
 
@@ -72,7 +83,7 @@ impl Layout {
         self.0
     }
 
-    /// Lines of the ring: the bodies' and one for each header, so that headers take nothing away from bodies.
+    /// Lines of the ring: the bodies' and one for each header, so that headers take nothing away from bodies. Short frames take none.
     pub(crate) fn lines(self) -> u32 {
         self.0.data / BODY_ALIGN as u32 + self.0.slots
     }
@@ -85,17 +96,22 @@ impl Layout {
         }
     }
 
+    /// The slot of a frame.
+    pub(crate) fn slot(self, sequence: u32) -> usize {
+        let slot = sequence.wrapping_sub(1) & (self.0.slots - 1);
+        SLOTS + slot as usize * BODY_ALIGN
+    }
+
     /// The commit word of a frame.
     pub(crate) fn commit(self, sequence: u32) -> usize {
-        let slot = sequence.wrapping_sub(1) & (self.0.slots - 1);
-        COMMITS + slot as usize * 8
+        self.slot(sequence) + COMMIT_AT
     }
 
     /// A line of the ring.
     pub(crate) fn line(self, line: u32) -> usize {
         debug_assert!(line < self.lines());
-        let commits = (COMMITS + self.0.slots as usize * 8).next_multiple_of(PAGE);
-        commits + line as usize * BODY_ALIGN
+        let slots = (SLOTS + self.0.slots as usize * BODY_ALIGN).next_multiple_of(PAGE);
+        slots + line as usize * BODY_ALIGN
     }
 
     /// Length of the memory.
@@ -144,7 +160,8 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     /// Makes everything that is polled zero: memory of UCX's may have been used before.
     pub(crate) fn clear(&self) {
         let words = [CREDITS, ANNOUNCED, POSTED, POSTED + 8].into_iter();
-        for offset in words.chain((COMMITS..).step_by(8).take(self.layout.size().slots as usize)) {
+        let commits = (0..self.layout.size().slots).map(|sequence| self.layout.commit(sequence));
+        for offset in words.chain(commits) {
             self.word(offset).store(0, Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
@@ -183,26 +200,45 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
 
     /// Whether the frame of this number has landed; what it consists of may then be read.
     pub(crate) fn has_landed(&self, sequence: u32) -> bool {
-        self.word(self.layout.commit(sequence)).load(Ordering::Acquire) == commit_word(self.nonce, sequence)
+        self.landed(sequence).is_some()
     }
 
-    /// The three words of a header at `offset` of `line`.
-    pub(crate) fn header(&self, line: u32, offset: usize) -> [u64; 3] {
-        let at = self.layout.line(line) + offset;
-        [0, 8, 16].map(|word| self.word(at + word).load(Ordering::Relaxed))
+    /// The form of the frame of this number, if it has landed; what it consists of may then be read.
+    #[inline]
+    pub(crate) fn landed(&self, sequence: u32) -> Option<Form> {
+        let word = self.word(self.layout.commit(sequence)).load(Ordering::Acquire);
+        [Form::Short, Form::Long]
+            .into_iter()
+            .find(|&form| word == commit_word(self.nonce, sequence, form))
     }
 
-    /// Where a line begins.
-    pub(crate) fn line(&self, line: u32) -> *const u8 {
-        self.words()
-            .as_ptr()
-            .cast::<u8>()
-            .wrapping_add(self.layout.line(line))
+    /// The three words of a header.
+    pub(crate) fn header(&self, offset: usize) -> [u64; 3] {
+        [0, 8, 16].map(|word| self.word(offset + word).load(Ordering::Relaxed))
+    }
+
+    /// Where a body begins.
+    pub(crate) fn body(&self, offset: usize) -> *const u8 {
+        self.words().as_ptr().cast::<u8>().wrapping_add(offset)
     }
 }
 
+/// Where a frame lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// In its slot.
+    Short,
+    /// In the ring.
+    Long,
+}
+
 /// What says that a frame has landed.
-pub(crate) fn commit_word(nonce: u32, sequence: u32) -> u64 {
+#[inline]
+pub(crate) fn commit_word(nonce: u32, sequence: u32, form: Form) -> u64 {
+    let nonce = match form {
+        Form::Short => nonce,
+        Form::Long => !nonce,
+    };
     u64::from(nonce) << 32 | u64::from(sequence)
 }
 
@@ -218,8 +254,9 @@ mod tests {
             (RingSize::MAX_SLOTS, RingSize::MAX_DATA),
         ] {
             let layout = Layout::new(RingSize { slots, data });
-            assert!(POSTED + Posted::LEN <= layout.commit(1));
-            assert!(layout.commit(slots) + 8 <= layout.line(0));
+            assert!(POSTED + Posted::LEN <= layout.slot(1));
+            assert!(layout.slot(1).is_multiple_of(BODY_ALIGN));
+            assert!(layout.slot(slots) + BODY_ALIGN <= layout.line(0));
             assert_eq!(layout.commit(slots + 1), layout.commit(1));
             // Sequences wrap as slots do.
             assert_eq!(layout.commit(0), layout.commit(slots));
@@ -228,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_begins_at_the_page_behind_the_commit_words() {
+    fn the_ring_begins_at_the_page_behind_the_slots() {
         let at = |slots, line| {
             let data = RingSize::MIN_DATA;
             Layout::new(RingSize { slots, data }).line(line)
         };
         assert_eq!((at(2, 0), at(2, 3)), (4096, 4096 + 192));
-        // 512 bytes, and 8 for each slot.
-        assert_eq!((at(256, 0), at(512, 0), at(1024, 0)), (4096, 8192, 12_288));
+        // 512 bytes, and 64 for each slot.
+        assert_eq!((at(32, 0), at(64, 0), at(128, 0)), (4096, 8192, 12_288));
     }
 
     #[test]
@@ -248,7 +285,7 @@ mod tests {
         let memory = Arc::new(memory);
         let view = View::new(Arc::clone(&memory), layout, 7);
         view.clear();
-        let cleared = [0, 128, 256, 264, 512, 520, 528, 536];
+        let cleared = [0, 128, 256, 264, 568, 632, 696, 760];
         let is_zero = |offset: usize| memory[offset / 8].load(Ordering::Relaxed) == 0;
         assert!(
             (0..layout.len())
@@ -278,13 +315,16 @@ mod tests {
         let view = View::new(Arc::new(memory), layout, 7);
         view.clear();
         assert!((0..5).all(|sequence| !view.has_landed(sequence)));
-        let put = |nonce, sequence| {
+        let put = |nonce, sequence, form| {
             let word = view.word(layout.commit(sequence));
-            word.store(commit_word(nonce, sequence), Ordering::Relaxed);
+            word.store(commit_word(nonce, sequence, form), Ordering::Relaxed);
         };
-        put(7, 1);
-        assert!(view.has_landed(1) && !view.has_landed(3) && !view.has_landed(u32::MAX));
-        put(6, 3);
-        assert!(!view.has_landed(1) && !view.has_landed(3));
+        for form in [Form::Short, Form::Long] {
+            put(7, 1, form);
+            assert_eq!(view.landed(1), Some(form));
+            assert!(view.has_landed(1) && !view.has_landed(3) && !view.has_landed(u32::MAX));
+            put(6, 3, form);
+            assert!(!view.has_landed(1) && !view.has_landed(3));
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE};
+use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header};
 
-use super::layout::{Layout, View};
+use super::layout::{Layout, SHORT, View};
 use super::ring::{Consumer, Landed, Producer};
 use super::sleeping::Verdict;
 use crate::transport::ucx::credits::UnderWay;
@@ -78,7 +78,7 @@ impl Outbound for Sender {
         }
         // Both begin at a multiple of 64, here and there.
         let packet = self.outbox.reserve(len);
-        Ok(packet.map(|packet| match len <= INLINE {
+        Ok(packet.map(|packet| match len <= SHORT {
             true => &mut packet.bytes_mut()[..len],
             false => packet.body_mut(len),
         }))
@@ -88,9 +88,9 @@ impl Outbound for Sender {
         let (mut packet, reserved) = self.outbox.take(len);
         // Bytes after the header's line.
         let mut after = len;
-        if len <= INLINE {
+        if len <= SHORT {
             header.flags = header.flags.union(FrameFlags::INLINE);
-            if reserved > INLINE {
+            if reserved > SHORT {
                 packet.bytes_mut().copy_within(BODY..BODY + len, 0);
             }
             after = 0;
@@ -184,9 +184,9 @@ impl Inbound for Receiver {
         Ok(self.held.map(|landed| Frame {
             sequence: landed.sequence,
             words: landed.words,
-            // SAFETY: the memory is mapped as long as the view; the body lies in the ring, as its length was validated, and
+            // SAFETY: the memory is mapped as long as the view; the body lies in its slot or in the ring, as its length was validated, and
             // its lines are this side's until `release`, which needs `self` mutably.
-            body: unsafe { Body::new(self.view.line(landed.place.body), landed.len) },
+            body: unsafe { Body::new(self.view.body(landed.body), landed.len) },
         }))
     }
 

@@ -1,12 +1,15 @@
 //! Puts and gets over an endpoint: frames and credits.
 
-use ::ucx::{Operation, Operations, Posted, Remote, Status};
-use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word};
+use std::sync::atomic::{Ordering, fence};
 
-use super::layout::{CREDITS, commit_word};
-use super::ring::{HEADER_AT, Place, record};
+use ::ucx::{Operation, Operations, Posted, Remote, Serialized, Status, Worker};
+use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word, split_commit_word};
+
+use super::layout::{COMMIT_AT, CREDITS, Form, Layout, SHORT, commit_word};
+use super::ring::{HEADER_AT, Lines, Place};
 use crate::transport::ucx::credits::{UnderWay, message_of};
 use crate::transport::ucx::engine::{Core, Locked};
+use crate::transport::ucx::events::EventQueue;
 use crate::transport::ucx::header::pack;
 use crate::transport::ucx::packet::{BODY, Packet, Purpose};
 use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
@@ -16,45 +19,179 @@ use crate::transport::window::Credits;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lost;
 
+/// Why an operation did not begin.
+#[derive(Clone, Copy, Debug)]
+enum Failed {
+    /// The connection is over.
+    Gone,
+    Ucx(Status),
+}
+
+impl Connection {
+    /// Begins a one-sided operation at `offset` of the peer's memory. `Ok(Some)`: it has ended already.
+    #[inline(always)]
+    fn one_sided(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        mut packet: Packet,
+        purpose: Purpose,
+        offset: usize,
+        operation: impl for<'a> FnOnce(Remote<'a>) -> Operation<'a>,
+    ) -> Result<Option<Packet>, Failed> {
+        let (Some(endpoint), Stage::Put(rings)) = (&self.endpoint, &self.stage) else {
+            return Err(Failed::Gone);
+        };
+        let at = Remote {
+            endpoint,
+            memory: rings.remote.as_ref().ok_or(Failed::Gone)?,
+            offset,
+        };
+        packet.set_purpose(purpose);
+        match worker.post(operation(at), packet.0).map_err(Failed::Ucx)? {
+            Posted::Done(buffer) => Ok(Some(Packet(buffer))),
+            Posted::UnderWay(_) => {
+                if let Purpose::Sending { sent, .. } = purpose {
+                    self.under_way.begin(sent);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Puts a frame into its slot. `Ok(Some)`: UCX is done with the packet.
+    fn put_short(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        id: ConnectionId,
+        mut packet: Packet,
+        header: [u64; 3],
+    ) -> Result<Option<Packet>, Failed> {
+        let (sequence, len) = split_commit_word(header[0]);
+        let slot = self.begin_frame(sequence)?.slot(sequence);
+        write_words(&mut packet.bytes_mut()[SHORT..COMMIT_AT], &header);
+        let data = 0..COMMIT_AT;
+        let sending = sending(id, len as usize);
+        let packet = self.one_sided(worker, packet, sending, slot, |to| Operation::Put { to, data })?;
+        self.commit(worker, id, packet, sequence, Form::Short)
+    }
+
+    /// Puts a frame into the ring. `Ok(Some)`: UCX is done with the packet.
+    fn put_long(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        id: ConnectionId,
+        mut packet: Packet,
+        header: [u64; 3],
+        lines: Lines,
+    ) -> Result<Option<Packet>, Failed> {
+        let (sequence, len) = split_commit_word(header[0]);
+        let (layout, len) = (self.begin_frame(sequence)?, len as usize);
+        write_words(&mut packet.bytes_mut()[HEADER_AT..BODY_ALIGN], &header);
+        let head = layout.line(lines.head) + HEADER_AT;
+        let (data, offset) = match lines.are_whole() {
+            true => (HEADER_AT..BODY_ALIGN + len, head),
+            false => {
+                let mut apart = worker.handler().pool.take(0);
+                write_words(&mut apart.bytes_mut()[HEADER_AT..BODY_ALIGN], &header);
+                let data = HEADER_AT..BODY_ALIGN;
+                let put = self.one_sided(worker, apart, sending(id, 0), head, |to| Operation::Put {
+                    to,
+                    data,
+                })?;
+                put.into_iter()
+                    .for_each(|apart| worker.handler().pool.give(apart));
+                (BODY..BODY + len, layout.line(lines.body))
+            }
+        };
+        let sending = sending(id, len);
+        let packet = self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
+        self.commit(worker, id, packet, sequence, Form::Long)
+    }
+
+    /// Posts a frame, before anything of it is put: see [`sleeping`](super::sleeping). Returns the layout of the peer's memory.
+    #[inline]
+    fn begin_frame(&mut self, sequence: u32) -> Result<Layout, Failed> {
+        let rings = self.rings().filter(|rings| rings.remote.is_some());
+        let rings = rings.ok_or(Failed::Gone)?;
+        rings.view.post_frames(sequence);
+        Ok(rings.peer)
+    }
+
+    /// Puts a frame's commit word, after the frame. The frame's packet is used, if it is here, and returned if UCX is done with it.
+    #[inline(always)]
+    fn commit(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        id: ConnectionId,
+        packet: Option<Packet>,
+        sequence: u32,
+        form: Form,
+    ) -> Result<Option<Packet>, Failed> {
+        // No frame is there yet.
+        failpoint!("transport.commit");
+        let Stage::Put(rings) = &self.stage else {
+            return Err(Failed::Gone);
+        };
+        let (word, offset) = (
+            commit_word(rings.nonce, sequence, form),
+            rings.peer.commit(sequence),
+        );
+        worker.fence().map_err(Failed::Ucx)?;
+        // UCX is done with it, nearly always.
+        let is_here = packet.is_some();
+        let mut packet = packet.unwrap_or_else(|| worker.handler().pool.take(0));
+        write_words(&mut packet.bytes_mut()[COMMIT_AT..BODY_ALIGN], &[word]);
+        let data = COMMIT_AT..BODY_ALIGN;
+        let put = self.one_sided(worker, packet, sending(id, 0), offset, |to| Operation::Put {
+            to,
+            data,
+        })?;
+        if !is_here && let Some(packet) = put {
+            worker.handler().pool.give(packet);
+            return Ok(None);
+        }
+        Ok(put)
+    }
+}
+
+/// What a put of a part of a frame is for.
+fn sending(connection: ConnectionId, len: usize) -> Purpose {
+    Purpose::Sending {
+        connection,
+        sent: message_of(len),
+        is_packed: false,
+    }
+}
+
+#[inline(always)]
+fn write_words(to: &mut [u8], words: &[u64]) {
+    for (to, word) in to.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
 impl Locked<'_> {
     /// Begins a one-sided operation at `offset` of the peer's memory. `Some`: it has ended already.
     pub(super) fn one_sided(
         &mut self,
         id: ConnectionId,
-        mut packet: Packet,
+        packet: Packet,
         purpose: Purpose,
         offset: usize,
         operation: impl for<'a> FnOnce(Remote<'a>) -> Operation<'a>,
     ) -> Result<Option<Packet>, Lost> {
-        packet.set_purpose(purpose);
         let Core { worker, state } = &mut **self;
-        let Some(Connection {
-            endpoint: Some(endpoint),
-            stage: Stage::Put(rings),
-            under_way,
-            ..
-        }) = state.connections.get_mut(&id)
-        else {
-            return Err(Lost);
-        };
-        let at = Remote {
-            endpoint,
-            memory: rings.remote.as_ref().ok_or(Lost)?,
-            offset,
-        };
-        match worker.post(operation(at), packet.0) {
-            Ok(Posted::Done(buffer)) => Ok(Some(Packet(buffer))),
-            Ok(Posted::UnderWay(_)) => {
-                if let Purpose::Sending { sent, .. } = purpose {
-                    under_way.begin(sent);
-                }
-                Ok(None)
-            }
-            Err(status) => {
-                self.lose(id, "putting", status);
-                Err(Lost)
-            }
+        let connection = state.connections.get_mut(&id).ok_or(Lost)?;
+        let begun = connection.one_sided(worker, packet, purpose, offset, operation);
+        begun.map_err(|failed| self.lost(id, failed))
+    }
+
+    /// Ends a connection where UCX began no operation.
+    fn lost(&mut self, id: ConnectionId, failed: Failed) -> Lost {
+        if let Failed::Ucx(status) = failed {
+            self.lose(id, "putting", status);
         }
+        Lost
     }
 
     /// Puts a copy of some bytes. `true`: UCX is done with them.
@@ -77,18 +214,8 @@ impl Locked<'_> {
     /// Puts anything anywhere into the peer's memory.
     #[cfg(test)]
     pub(crate) fn put_anything(&mut self, connection: ConnectionId, bytes: &[u8], to: usize) {
-        let sent = message_of(bytes.len());
-        self.put_bytes(
-            connection,
-            bytes,
-            to,
-            Purpose::Sending {
-                connection,
-                sent,
-                is_packed: false,
-            },
-        )
-        .unwrap();
+        let sending = sending(connection, bytes.len());
+        self.put_bytes(connection, bytes, to, sending).unwrap();
         self.worker.fence().unwrap();
     }
 
@@ -99,63 +226,33 @@ impl Locked<'_> {
         packet: Packet,
         words: [u64; 2],
         len: usize,
-        frame: (u32, Place),
+        (sequence, place): (u32, Place),
     ) -> (Option<Packet>, UnderWay) {
-        let Ok(packet) = self.try_put_frame(id, packet, words, len, frame) else {
+        let Core { worker, state } = &mut **self;
+        let connection = state.connections.get_mut(&id);
+        let Some(connection) = connection.filter(|connection| connection.gone.is_none()) else {
             return (None, UnderWay::default());
         };
-        self.answer(id);
-        let connection = self.state.connections.get(&id);
-        (packet, connection.map_or_else(UnderWay::default, |c| c.under_way))
-    }
-
-    fn try_put_frame(
-        &mut self,
-        id: ConnectionId,
-        mut packet: Packet,
-        words: [u64; 2],
-        len: usize,
-        (sequence, place): (u32, Place),
-    ) -> Result<Option<Packet>, Lost> {
-        let rings = self.state.rings(id).ok_or(Lost)?;
-        let (peer, commit) = (rings.peer, commit_word(rings.nonce, sequence));
-        // Before anything is put: see `sleeping`.
-        rings.view.post_frames(sequence);
-        let sending = |len| Purpose::Sending {
-            connection: id,
-            sent: message_of(len),
-            is_packed: false,
+        let header = [first_word(sequence, len as u32), words[0], words[1]];
+        let put = match place {
+            Place::Slot => connection.put_short(worker, id, packet, header),
+            Place::Lines(lines) => connection.put_long(worker, id, packet, header, lines),
         };
-        let header = &mut packet.bytes_mut()[HEADER_AT..BODY_ALIGN];
-        let first = first_word(sequence, len as u32);
-        for (to, word) in header.chunks_exact_mut(8).zip([first, words[0], words[1]]) {
-            to.copy_from_slice(&word.to_le_bytes());
+        let under_way = connection.under_way;
+        match put {
+            Ok(packet) => {
+                // The frame is posted before the announcement is read.
+                fence(Ordering::SeqCst);
+                if connection.rings().is_some_and(|rings| rings.is_announced()) {
+                    self.answer(id);
+                }
+                (packet, under_way)
+            }
+            Err(failed) => {
+                self.lost(id, failed);
+                (None, UnderWay::default())
+            }
         }
-        let (data, offset) = if place.is_whole() {
-            let bytes = record(place, len);
-            (bytes.clone(), peer.line(place.head) + bytes.start)
-        } else {
-            let mut header = [0; BODY_ALIGN - HEADER_AT];
-            header.copy_from_slice(&packet.bytes()[HEADER_AT..BODY_ALIGN]);
-            self.put_bytes(id, &header, peer.line(place.head) + HEADER_AT, sending(0))?;
-            (BODY..BODY + len, peer.line(place.body))
-        };
-        let packet = self.one_sided(id, packet, sending(len), offset, |to| Operation::Put { to, data })?;
-        // The ring holds no frame yet.
-        failpoint!("transport.commit");
-        if let Err(status) = self.worker.fence() {
-            self.lose(id, "putting", status);
-            return Err(Lost);
-        }
-        let (commit, offset) = (commit.to_ne_bytes(), peer.commit(sequence));
-        let Some(mut packet) = packet else {
-            self.put_bytes(id, &commit, offset, sending(0))?;
-            return Ok(None);
-        };
-        // UCX is done with the packet, nearly always.
-        packet.bytes_mut()[..commit.len()].copy_from_slice(&commit);
-        let data = 0..commit.len();
-        self.one_sided(id, packet, sending(0), offset, |to| Operation::Put { to, data })
     }
 
     /// Returns credits to the peer.

@@ -1,45 +1,73 @@
-//! Where frames lie in a ring, by the count of both sides.
+//! Where frames lie, by the count of both sides.
 //!
-//! A frame has one line for its header, whose last [`WORDS`](ifunc_abi::frame::WORDS) bytes are the three words; the body begins in the next line, or, if it
-//! is at most [`INLINE`] bytes, at the beginning of the same. A body that does not fit behind its header before the ring ends begins
-//! at the ring's beginning, and the lines between are left out: they count as taken. Nothing of this is said anywhere: both
-//! sides compute it from the length.
+//! A frame with a body of at most [`SHORT`] bytes lies in its slot, as a whole. Another one lies in a ring of lines: one line for its
+//! header, whose last [`WORDS`](ifunc_abi::frame::WORDS) bytes are the three words, and the body from the next line on. A body that does not fit
+//! behind its header before the ring ends begins at the ring's beginning, and the lines between are left out: they count as taken.
+//! Nothing of this is said anywhere: both sides compute it from the length.
 
-use ifunc_abi::frame::{BODY_ALIGN, INLINE};
+use std::ops::Deref;
+use std::sync::atomic::AtomicU64;
 
-use super::layout::{Layout, View};
+use ifunc_abi::frame::{BODY_ALIGN, WORDS};
+
+use super::layout::{Form, Layout, SHORT, View};
 use crate::transport::ucx::credits::{UnderWay, units};
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 
 /// Offset of the words in a header's line.
-pub(crate) const HEADER_AT: usize = INLINE;
+pub(crate) const HEADER_AT: usize = BODY_ALIGN - WORDS;
 
 /// Where a frame lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) enum Place {
+    /// In its slot.
+    Slot,
+    /// In the ring.
+    Lines(Lines),
+}
+
+/// Lines of the ring that a frame takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lines {
     /// The header's line.
     pub(crate) head: u32,
-    /// The line that the body begins in: the header's own if it is inline.
+    /// The line that the body begins in.
     pub(crate) body: u32,
     /// Lines taken, those left out among them.
-    pub(crate) taken: u32,
+    taken: u32,
     /// The line of the next header.
     next: u32,
 }
 
 impl Place {
-    /// The place of a body of `len` bytes whose header lies in line `at` of `lines`.
+    /// The place of a body of `len` bytes whose header, unless it is short, lies in line `at` of `lines`.
     fn new(at: u32, lines: u32, len: usize) -> Self {
-        let behind = at + 1;
-        if len <= INLINE {
-            return Self {
-                head: at,
-                body: at,
-                taken: 1,
-                next: behind % lines,
-            };
+        match len <= SHORT {
+            true => Self::Slot,
+            false => Self::Lines(Lines::new(at, lines, len)),
         }
-        let units = units(len) as u32;
+    }
+
+    /// Lines that it takes.
+    fn taken(&self) -> u64 {
+        match self {
+            Self::Slot => 0,
+            Self::Lines(lines) => lines.taken.into(),
+        }
+    }
+
+    /// The line of the next header, where this one's would lie in line `at`.
+    fn next(&self, at: u32) -> u32 {
+        match self {
+            Self::Slot => at,
+            Self::Lines(lines) => lines.next,
+        }
+    }
+}
+
+impl Lines {
+    fn new(at: u32, lines: u32, len: usize) -> Self {
+        let (behind, units) = (at + 1, units(len) as u32);
         let (body, left_out) = if units <= lines - behind {
             (behind, 0)
         } else {
@@ -54,8 +82,8 @@ impl Place {
     }
 
     /// Whether header and body lie together.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.body == self.head || self.body == self.head + 1
+    pub(crate) fn are_whole(&self) -> bool {
+        self.body == self.head + 1
     }
 }
 
@@ -87,8 +115,8 @@ impl Producer {
 
     /// Whether a frame with a body of `len` bytes may be put where so much is under way. A shorter one may then be, too.
     pub(crate) fn has_room(&self, len: usize, under_way: UnderWay) -> bool {
-        let taken = Place::new(self.at, self.layout.lines(), len).taken;
-        under_way.left(&self.window).covers(taken.into())
+        let place = Place::new(self.at, self.layout.lines(), len);
+        under_way.left(&self.window).covers(place.taken())
     }
 
     /// Takes the credits that the peer published.
@@ -100,8 +128,8 @@ impl Producer {
     /// A frame is put; its number and place.
     pub(crate) fn send(&mut self, len: usize) -> (u32, Place) {
         let place = Place::new(self.at, self.layout.lines(), len);
-        self.at = place.next;
-        (self.window.send(place.taken.into()), place)
+        self.at = place.next(self.at);
+        (self.window.send(place.taken()), place)
     }
 
     /// As [`SendWindow::is_unconsumed`].
@@ -116,6 +144,8 @@ pub(crate) struct Landed {
     pub(crate) sequence: u32,
     pub(crate) words: [u64; 2],
     pub(crate) len: usize,
+    /// Where the body begins in the memory.
+    pub(crate) body: usize,
     pub(crate) place: Place,
 }
 
@@ -142,32 +172,47 @@ impl Consumer {
     }
 
     /// The next frame, if it has landed: its words are read once, and validated.
-    pub(crate) fn poll(&self, view: &View) -> Result<Option<Landed>, &'static str> {
+    pub(crate) fn poll<M: Deref<Target: AsRef<[AtomicU64]>>>(
+        &self,
+        view: &View<M>,
+    ) -> Result<Option<Landed>, &'static str> {
         let sequence = self.expected();
-        if !view.has_landed(sequence) {
+        let Some(form) = view.landed(sequence) else {
             return Ok(None);
-        }
-        let [first, second, third] = view.header(self.at, HEADER_AT);
+        };
+        let slot = self.layout.slot(sequence);
+        let header = match form {
+            Form::Short => slot + SHORT,
+            Form::Long => self.layout.line(self.at) + HEADER_AT,
+        };
+        let [first, second, third] = view.header(header);
         let (stated, len) = ifunc_abi::frame::split_commit_word(first);
         if stated != sequence {
             return Err("a frame of another number than was committed");
         }
         let len = len as usize;
-        if len > self.layout.size().max_body() {
-            return Err("a body larger than a frame can have");
-        }
+        let place = Place::new(self.at, self.layout.lines(), len);
+        let body = match (form, place) {
+            (Form::Short, Place::Slot) => slot,
+            (Form::Long, Place::Lines(lines)) if len <= self.layout.size().max_body() => {
+                self.layout.line(lines.body)
+            }
+            (Form::Long, Place::Lines(_)) => return Err("a body larger than a frame can have"),
+            _ => return Err("a body that does not lie where its length says"),
+        };
         Ok(Some(Landed {
             sequence,
             words: [second, third],
             len,
-            place: Place::new(self.at, self.layout.lines(), len),
+            body,
+            place,
         }))
     }
 
     /// Releases the frame that `poll` found. `true`: publish the credits.
     pub(crate) fn release(&mut self, place: Place) -> bool {
-        self.at = place.next;
-        self.window.release(place.taken.into())
+        self.at = place.next(self.at);
+        self.window.release(place.taken())
     }
 
     /// Credits to publish; `None`: the peer knows them.
@@ -176,22 +221,15 @@ impl Consumer {
     }
 }
 
-/// Bytes of the put that carries a header and, if they lie together, the body behind it: of a packet whose first line is the
-/// header's and whose body begins in the second.
-pub(crate) fn record(place: Place, len: usize) -> std::ops::Range<usize> {
-    if place.body == place.head {
-        0..BODY_ALIGN
-    } else if place.is_whole() {
-        HEADER_AT..BODY_ALIGN + len
-    } else {
-        HEADER_AT..BODY_ALIGN
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use ifunc_abi::frame::commit_word as first_word;
     use proptest::prelude::*;
 
+    use super::super::layout::commit_word;
     use super::*;
     use crate::transport::RingSize;
 
@@ -201,9 +239,11 @@ mod tests {
     };
 
     fn lines_of(place: Place, len: usize) -> Vec<u32> {
-        let body = if len <= INLINE { 0 } else { units(len) as u32 };
-        std::iter::once(place.head)
-            .chain(place.body..place.body + body)
+        let Place::Lines(lines) = place else {
+            return Vec::new();
+        };
+        std::iter::once(lines.head)
+            .chain(lines.body..lines.body + units(len) as u32)
             .collect()
     }
 
@@ -212,7 +252,7 @@ mod tests {
         let layout = Layout::new(SMALL);
         for at in 0..layout.lines() {
             let place = Place::new(at, layout.lines(), SMALL.max_body());
-            assert!(place.taken <= layout.lines(), "{at}: {place:?}");
+            assert!(place.taken() <= layout.lines().into(), "{at}: {place:?}");
             let mut lines = lines_of(place, SMALL.max_body());
             lines.sort_unstable();
             lines.dedup();
@@ -225,14 +265,15 @@ mod tests {
     fn header_and_body_lie_together_unless_the_body_begins_the_ring_again() {
         let lines = Layout::new(SMALL).lines();
         for (at, len, is_whole) in [
-            (3, 0, true),
-            (3, INLINE + 1, true),
+            (3, SHORT + 1, true),
             (lines - 2, 64, true),
             (lines - 2, 65, false),
         ] {
-            let place = Place::new(at, lines, len);
-            assert_eq!(place.is_whole(), is_whole, "{place:?}");
+            let place = Lines::new(at, lines, len);
+            assert_eq!(place.are_whole(), is_whole, "{place:?}");
         }
+        assert_eq!(Place::new(3, lines, SHORT), Place::Slot);
+        assert_eq!((Place::Slot.taken(), Place::Slot.next(3)), (0, 3));
     }
 
     #[test]
@@ -241,8 +282,48 @@ mod tests {
         for at in 0..lines {
             let taken = (0..=SMALL.max_body())
                 .step_by(8)
-                .map(|len| Place::new(at, lines, len).taken);
+                .map(|len| Place::new(at, lines, len).taken());
             assert!(taken.is_sorted(), "at line {at}");
+        }
+    }
+
+    /// What the consumer says of a first frame whose commit word is of this form, and whose header is where that says.
+    fn polled(form: Form, stated: u32, len: usize) -> Result<Option<Landed>, &'static str> {
+        let layout = Layout::new(SMALL);
+        let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(0)).collect();
+        let header = match form {
+            Form::Short => layout.slot(1) + SHORT,
+            Form::Long => layout.line(0) + HEADER_AT,
+        };
+        let words = [first_word(stated, len as u32), 5, 6];
+        for (at, word) in (header..).step_by(8).zip(words) {
+            memory[at / 8].store(word, Ordering::Relaxed);
+        }
+        memory[layout.commit(1) / 8].store(commit_word(7, 1, form), Ordering::Relaxed);
+        Consumer::new(layout).poll(&View::new(Arc::new(memory), layout, 7))
+    }
+
+    #[test]
+    fn a_body_lies_where_its_length_says_and_nowhere_else() {
+        let layout = Layout::new(SMALL);
+        let [slot, line] = [layout.slot(1), layout.line(1)];
+        for (form, len, body) in [
+            (Form::Short, 0, Some(slot)),
+            (Form::Short, SHORT, Some(slot)),
+            (Form::Short, SHORT + 1, None),
+            (Form::Long, SHORT, None),
+            (Form::Long, SHORT + 1, Some(line)),
+            (Form::Long, SMALL.max_body(), Some(line)),
+            (Form::Long, SMALL.max_body() + 1, None),
+            (Form::Long, u32::MAX as usize, None),
+        ] {
+            let landed = polled(form, 1, len);
+            assert_eq!(
+                landed.ok().flatten().map(|landed| landed.body),
+                body,
+                "{form:?}, {len}"
+            );
+            assert!(polled(form, 2, len).is_err());
         }
     }
 
@@ -291,7 +372,9 @@ mod tests {
                 held.push_back((sequence, lines, place));
                 while held.len() > most {
                     let (_, _, place) = held.pop_front().unwrap();
-                    prop_assert_eq!(place.head, incoming.at);
+                    if let Place::Lines(lines) = place {
+                        prop_assert_eq!(lines.head, incoming.at);
+                    }
                     incoming.release(place);
                 }
             }

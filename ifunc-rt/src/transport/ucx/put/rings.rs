@@ -63,6 +63,12 @@ impl Rings {
         }
     }
 
+    /// Whether the peer has announced a sleep that was not answered. Behind a fence.
+    #[inline]
+    pub(crate) fn is_announced(&self) -> bool {
+        self.view.announced() != self.answered
+    }
+
     /// How many frames have landed.
     pub(crate) fn landed(&mut self) -> u32 {
         // What was released may have been written over by a later lap.

@@ -9,8 +9,9 @@ use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice, pack};
-use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
+use crate::transport::ucx::put::layout::{CREDITS, Form, Layout, SHORT, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
+
 use crate::transport::ucx::table::ConnectionId;
 use crate::transport::window::Credits;
 
@@ -32,7 +33,7 @@ impl Peer {
     }
 }
 
-/// Puts a header that says so into the first line of the peer's ring, and commits it as the first frame, without a doorbell.
+/// Puts a header that says so where that of the peer's first frame is, and commits it as the first frame, without a doorbell.
 pub(super) fn put_header(
     locked: &mut Locked<'_>,
     id: ConnectionId,
@@ -48,8 +49,13 @@ pub(super) fn put_header(
         9,
     ];
     let bytes: Vec<_> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-    locked.put_anything(id, &bytes, layout.line(0) + HEADER_AT);
-    locked.put_anything(id, &commit_word(nonce, 1).to_le_bytes(), layout.commit(1));
+    let (form, at) = match len <= SHORT {
+        true => (Form::Short, layout.slot(1) + SHORT),
+        false => (Form::Long, layout.line(0) + HEADER_AT),
+    };
+    locked.put_anything(id, &bytes, at);
+    let commit = commit_word(nonce, 1, form);
+    locked.put_anything(id, &commit.to_le_bytes(), layout.commit(1));
 }
 
 #[test]
