@@ -437,7 +437,12 @@ impl Links {
         // A poll that panics ends the scope, and later ones have none.
         let (in_scope, has_some) = InScope::new(self.scope.take());
         let mut handled = 0;
-        if has_some || self.skippable_polls == 0 || self.has_other_work(execution.host) {
+        let host = execution.host;
+        if has_some || self.skippable_polls == 0 || self.has_other_work(host) {
+            if host.policy.generation() != self.applied {
+                // What is to run is admitted by the policy that there is now.
+                self.until_tended = 0;
+            }
             handled = self.poll_links(execution);
             self.skippable_polls = if handled == 0 { SKIPPABLE } else { 0 };
         } else {
