@@ -272,7 +272,7 @@ impl Locked<'_> {
             return;
         }
         self.stop_listening();
-        let all: Vec<_> = self.state.connections.keys().copied().collect();
+        let all = self.state.connections.ids();
         for id in all {
             let Some(connection) = self.state.connections.get(&id) else {
                 continue;
@@ -303,7 +303,7 @@ impl Locked<'_> {
         self.dispatch();
         self.state.lost.insert(endpoint);
         let mut over = Vec::new();
-        for (&id, connection) in &mut self.state.connections {
+        for (id, connection) in self.state.connections.iter_mut() {
             let is_its = |of: &mut Endpoint| !of.is_owned() && of.id() == endpoint;
             if connection.endpoint.take_if(is_its).is_some() {
                 connection.end(LinkError::Closed);

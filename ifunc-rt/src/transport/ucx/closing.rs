@@ -154,7 +154,7 @@ impl Locked<'_> {
                 .deadline
                 .is_some_and(|until| connection.fin_acked || connection.gone.is_some() || until <= now)
         });
-        for id in Vec::from_iter(over.map(|(&id, _)| id)) {
+        for id in Vec::from_iter(over.map(|(id, _)| id)) {
             self.forget(id);
         }
         self.close_rested(now);
@@ -177,7 +177,7 @@ impl Locked<'_> {
     }
 
     fn forget_connections(&mut self) {
-        for id in Vec::from_iter(self.state.connections.keys().copied()) {
+        for id in self.state.connections.ids() {
             self.forget(id);
         }
     }

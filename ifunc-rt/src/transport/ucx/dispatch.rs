@@ -18,7 +18,7 @@ use crate::transport::LinkError;
 
 impl Locked<'_> {
     /// Dispatches all events; whether there were any.
-    #[inline]
+    #[inline(always)]
     pub(super) fn dispatch(&mut self) -> bool {
         let some = !self.worker.handler().is_empty();
         if some {

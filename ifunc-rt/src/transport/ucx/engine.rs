@@ -349,6 +349,7 @@ impl Locked<'_> {
     }
 
     /// Progresses UCX and dispatches the events; whether there were any. What was gathered is sent before.
+    #[inline(always)]
     pub(super) fn progress(&mut self) -> bool {
         self.send_gathered();
         let polls = self.engine.polls() + 1;
@@ -373,6 +374,7 @@ impl Locked<'_> {
     }
 
     /// Progresses UCX; whether it did anything. The events wait in the queue.
+    #[inline(always)]
     pub(super) fn progress_worker(&mut self) -> bool {
         let may = self.attached().is_none_or(|attached| attached.options.progress);
         if !may {

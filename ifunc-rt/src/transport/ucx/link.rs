@@ -494,7 +494,7 @@ impl Receiver {
 }
 
 /// Polls in passing, in succession, that do not progress UCX.
-const PASSED: u32 = 16;
+const PASSED: u32 = 64;
 
 /// Gives the memory of a frame back, and credits to the peer if they are due.
 fn spend(locked: &mut Locked<'_>, id: ConnectionId, frame: Option<Frame>) {

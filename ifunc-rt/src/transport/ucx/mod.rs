@@ -33,6 +33,7 @@ mod attached;
 mod attempts;
 mod beside;
 mod closing;
+mod connections;
 mod credits;
 mod dispatch;
 mod engine;

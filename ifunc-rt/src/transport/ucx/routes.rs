@@ -152,7 +152,7 @@ impl Locked<'_> {
             let endpoint = connection.endpoint.as_ref();
             endpoint.is_some_and(|endpoint| !endpoint.is_owned() && endpoint.id() == id)
         });
-        let users = Vec::from_iter(uses.map(|(&id, _)| id));
+        let users = Vec::from_iter(uses.map(|(id, _)| id));
         let closing = self.close_route(route);
         for user in users {
             if let Some(connection) = self.state.connections.get_mut(&user) {

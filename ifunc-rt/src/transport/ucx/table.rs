@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ::ucx::{Endpoint, EndpointId, OperationId, Status};
 use ifunc_abi::hello::Hello;
 
+use super::connections::Connections;
 use super::credits::{Incoming, UnderWay};
 use super::events::Data;
 use super::exchange::liveness::{Leaving, Liveness};
@@ -27,7 +28,7 @@ use crate::transport::{Key, LinkError, Peer, RingSize};
 
 /// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
 /// soon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ConnectionId(pub(super) u32);
 
 /// A close that may have to wait until its thread may use the worker.
@@ -50,7 +51,7 @@ impl From<ConnectionId> for Closing {
 pub(super) struct State {
     /// How frames go.
     pub(super) mode: Mode,
-    pub(super) connections: BTreeMap<ConnectionId, Connection>,
+    pub(super) connections: Connections,
     /// Those that have an endpoint to themselves.
     pub(super) endpoints: BTreeMap<EndpointId, ConnectionId>,
     /// Endpoints of all connections to one worker each.
@@ -95,7 +96,6 @@ pub(super) struct State {
     pub(super) stuck: u32,
     /// Whether an endpoint was closed, and something has happened in every round of progress since.
     pub(super) is_settling: bool,
-    last: u32,
     /// Makes random nonces: its keys are from the system's random numbers.
     nonces: RandomState,
 }
@@ -276,13 +276,7 @@ impl State {
 
     /// Adds a connection over an endpoint.
     pub(super) fn insert(&mut self, endpoint: Endpoint, stage: Stage) -> ConnectionId {
-        let id = loop {
-            self.last = self.last.wrapping_add(1);
-            let id = ConnectionId(self.last);
-            if id.0 != 0 && !self.connections.contains_key(&id) {
-                break id;
-            }
-        };
+        let id = self.connections.take_place();
         if endpoint.is_owned() {
             self.endpoints.insert(endpoint.id(), id);
         }
@@ -341,7 +335,7 @@ impl State {
         let connections = self.connections.iter();
         connections
             .filter(|(_, connection)| connection.deadline.is_some() && !connection.closed)
-            .map(|(&id, _)| id)
+            .map(|(id, _)| id)
     }
 
     pub(super) fn set_stage(&mut self, id: ConnectionId, stage: Stage) {

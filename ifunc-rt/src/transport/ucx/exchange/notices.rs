@@ -191,7 +191,7 @@ impl Locked<'_> {
     /// Takes the notices of all connections, and ends those whose peers have left: for a thread that keeps the lock, which the watching
     /// thread cannot get.
     pub(in crate::transport::ucx) fn attend_to_sockets(&mut self) {
-        for id in Vec::from_iter(self.state.connections.keys().copied()) {
+        for id in self.state.connections.ids() {
             self.receive_notices(id);
             let channel = channel_of(self.state.connections.get_mut(&id));
             if channel.is_some_and(|(channel, _)| channel.is_ended) {

@@ -124,14 +124,7 @@ fn nothing_is_gathered_on_a_worker_of_the_applications() {
     let mut lent = Lent::<Single>::new();
     let calling = lent.over_there.call().unwrap();
     let (mut source, mut target) = meet(&mut *lent.listener, calling);
-    let id = *lent
-        .lent_here
-        .lock()
-        .state
-        .connections
-        .first_key_value()
-        .unwrap()
-        .0;
+    let id = lent.lent_here.lock().state.connections.ids()[0];
     let busy = |messages| {
         let mut locked = lent.lent_here.lock();
         let connection = locked.state.connections.get_mut(&id).unwrap();

@@ -198,7 +198,7 @@ fn a_connection_that_is_closed_lingers_unless_its_peer_is_gone() {
     for id in [open, gone, half_open] {
         locked.close_connection(id);
     }
-    assert!(locked.state.connections.keys().eq([&open]));
+    assert_eq!(locked.state.connections.ids(), [open]);
     assert!(locked.state.connections[&open].closed);
     locked.forget(open);
 }
@@ -239,7 +239,7 @@ fn connections_with_a_deadline_are_forgotten_when_it_is_over_or_the_peer_has_ans
     assert_eq!(locked.state.timed, 4);
     assert!(locked.state.has_housekeeping());
     locked.dispatch();
-    assert!(locked.state.connections.keys().eq([&kept]));
+    assert_eq!(locked.state.connections.ids(), [kept]);
     assert_eq!(locked.state.timed, 1);
     locked.forget(kept);
     assert_eq!(locked.state.timed, 0);

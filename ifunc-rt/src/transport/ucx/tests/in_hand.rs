@@ -66,7 +66,7 @@ impl Served {
     /// Forgets all connections.
     pub(super) fn forget_all(&self) {
         let mut locked = self.engine.lock();
-        for id in Vec::from_iter(locked.state.connections.keys().copied()) {
+        for id in locked.state.connections.ids() {
             locked.forget(id);
         }
     }
@@ -81,8 +81,7 @@ impl Drop for Served {
 
 /// Adds a connection that has no endpoint.
 pub(super) fn insert(locked: &mut Locked<'_>, connection: Connection) -> ConnectionId {
-    let last = locked.state.connections.last_key_value();
-    let id = ConnectionId(last.map_or(0, |(id, _)| id.0).max(1000) + 1);
+    let id = locked.state.connections.take_place();
     locked.state.connections.insert(id, connection);
     id
 }
@@ -150,7 +149,7 @@ impl Pair {
             of_target = of_target.or_else(|| acceptor.waiting.pop_front());
             (source.is_some() && of_target.is_some()).then_some(())
         });
-        let id = *here.lock().state.connections.first_key_value().unwrap().0;
+        let id = here.lock().state.connections.ids()[0];
         let of_target = of_target.unwrap();
         Self {
             source: source.unwrap().unwrap(),

@@ -258,7 +258,7 @@ fn a_link_whose_peer_leaves_is_noticed(mode: Mode) {
 /// A sender polls in passing, for what cannot be there yet: that does not progress UCX, for so many times in succession.
 #[test]
 fn polls_right_after_a_frame_was_sent_do_not_progress_ucx() {
-    const PASSED: usize = 16;
+    const PASSED: usize = 64;
     if !has_ucx() {
         return;
     }
@@ -268,7 +268,7 @@ fn polls_right_after_a_frame_was_sent_do_not_progress_ucx() {
         here,
         served: _served,
         ..
-    } = Pair::new(Mode::Messages, &ring(64, RingSize::MIN_DATA));
+    } = Pair::new(Mode::Messages, &ring(128, RingSize::MIN_DATA));
     // This poll has seen all that was progressed so far.
     wait_for("rest", || {
         let before = here.polls();

@@ -62,7 +62,7 @@ fn half_open_connections_have_as_many_places_as_are_stated() {
         let answered = ask(&here, &served.to).unwrap();
         let locked = served.engine.lock();
         assert_eq!(locked.state.half_open().count(), left, "beside {others}");
-        let is_there = locked.state.connections.contains_key(&oldest);
+        let is_there = locked.state.connections.get(&oldest).is_some();
         assert_eq!(is_there, others < MOST_HALF_OPEN);
         let name = answered.nonce.name();
         assert_eq!(locked.state.connections[&ConnectionId(name.number())].name, name);
@@ -178,7 +178,7 @@ fn a_source_that_offers_its_ring_too_late_is_closed() {
             let mut locked = served.engine.lock();
             locked.progress();
             let connection = locked.state.connections.iter().next();
-            let id = connection.map(|(&id, _)| id);
+            let id = connection.map(|(id, _)| id);
             let has_rings = connection.is_some_and(|(_, c)| matches!(c.stage, Stage::Put(_)));
             let acceptor = locked.state.acceptor.as_mut().unwrap();
             if has_rings && !is_welcomed {
@@ -212,7 +212,7 @@ fn a_source_without_a_ring_is_not_lingered_for() {
     let served = Served::new(Mode::Puts, &small());
     let mut locked = served.engine.lock();
     assert!(hello(&mut locked));
-    let id = *locked.state.connections.first_key_value().unwrap().0;
+    let id = locked.state.connections.ids()[0];
     locked.close_connection(id);
     assert!(locked.state.connections.is_empty());
 }
