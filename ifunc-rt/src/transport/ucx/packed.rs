@@ -15,7 +15,7 @@
 //! | 32–47 | low 16 bits of word 1, if it does not follow: kind and flags, or that it is a notice, and which |
 //! | 48–63 | bits 32–47 of word 1, if it does not follow: the handle or the status; its other bits are 0 |
 //!
-//! Word 1 follows where the 32 bits do not hold it, word 2 where it is not 0, and credits where they have changed. So a frame for which no
+//! Word 1 follows where the 32 bits do not hold it, word 2 where it is not 0, and credits where there are many new ones. So a frame for which no
 //! completion is expected has 16 bytes of header, and most others 24; the first entry of a message has the name, and others have not.
 
 use std::ops::Range;
