@@ -387,9 +387,10 @@ impl Locked<'_> {
         endpoint.map_or_else(String::new, |endpoint| self.worker.lanes(endpoint).join(" "))
     }
 
-    /// Logs what carries a connection.
-    pub(super) fn log_lanes(&self, id: ConnectionId) {
+    /// Notes and logs what carries a connection.
+    pub(super) fn note_lanes(&mut self, id: ConnectionId) {
         let over = self.carried_by(id);
+        self.state.has_put_over_tcp |= over.contains("tcp/");
         limited!(info, over, "connected by UCX");
         let version = self.worker.library().version();
         if self.state.mode == Mode::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {

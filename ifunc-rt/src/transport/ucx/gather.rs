@@ -49,6 +49,8 @@ const HOLD: Duration = if cfg!(test) {
 };
 /// Time between two calls of the sweeper, while frames are gathered now and then.
 const SWEEP: Duration = Duration::from_millis(2);
+/// Polls of rings between two that make progress, too: what UCX has to say is not urgent where it does not bring the frames.
+const RING_POLLS: u32 = 3;
 /// Calls of the sweeper in which nothing was gathered, after which it rests.
 const IDLE_SWEEPS: u32 = 50;
 
@@ -193,6 +195,8 @@ pub(super) struct Polling {
     has_sent: AtomicBool,
     /// The last poll began without progress.
     has_passed: AtomicBool,
+    /// Polls of rings from now on that make no progress.
+    ring_polls: AtomicU32,
     /// `None` inside: the system refuses what it takes.
     sweeper: OnceLock<Option<Arc<Sweeper>>>,
 }
@@ -216,9 +220,18 @@ impl Polling {
         passes
     }
 
+    /// Whether a poll of rings, in which puts land by themselves, makes no progress: to look into the rings costs less.
+    fn polls_rings(&self) -> bool {
+        let left = self.ring_polls.load(Ordering::Relaxed);
+        let next = left.checked_sub(1).unwrap_or(RING_POLLS);
+        self.ring_polls.store(next, Ordering::Relaxed);
+        left > 0
+    }
+
     /// A sleep begins: the first poll after it progresses.
     pub(super) fn before_sleep(&self) {
         self.has_sent.store(false, Ordering::Relaxed);
+        self.ring_polls.store(0, Ordering::Relaxed);
     }
 
     /// Whether this thread is in a poll: its links make no progress of their own.
@@ -238,7 +251,12 @@ impl PollScope for Engine {
     #[inline]
     fn begin(&self) -> bool {
         let mut locked = self.lock();
-        let some = !self.polling.passes(self.unread.get()) && locked.progress();
+        let lands = locked.state.mode == Mode::Puts && !locked.state.has_put_over_tcp;
+        let passes = match lands {
+            true => self.polling.polls_rings(),
+            false => self.polling.passes(self.unread.get()),
+        };
+        let some = !passes && locked.progress();
         let state = &mut locked.state;
         let acceptor = state.acceptor.as_ref();
         let has_waiting = acceptor.is_some_and(|acceptor| !acceptor.waiting.is_empty());

@@ -166,7 +166,7 @@ impl Listener for UcxListener {
             locked.progress();
         }
         let id = locked.state.acceptor.as_mut()?.waiting.pop_front()?;
-        locked.log_lanes(id);
+        locked.note_lanes(id);
         drop(locked);
         link::new(&self.engine, id)
     }

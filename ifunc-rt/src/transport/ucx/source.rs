@@ -354,7 +354,7 @@ impl Calling {
         };
         let error = match (stage, gone) {
             (None, None) => {
-                locked.log_lanes(id);
+                locked.note_lanes(id);
                 drop(locked);
                 return link::new(&self.engine, id).ok_or(protocol("it closed the connection at once"));
             }

@@ -88,6 +88,8 @@ pub(super) struct State {
     pub(super) gather: Gather,
     /// Frames of all connections that were not taken yet.
     pub(super) unread: Unread,
+    /// A connection has puts over TCP, which land in progress.
+    pub(super) has_put_over_tcp: bool,
     /// It was logged that the worker cannot be armed.
     pub(super) unarmed: bool,
     /// How often an application's worker was slept on since the last event.
