@@ -116,12 +116,19 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Figure>> {
 /// The rows of a complete run, and after them those of figures that it did not have yet, whose notes say when they were measured. `None`:
 /// it had them all.
 fn with_newer(mut complete: Vec<Row>, run: &[Row]) -> Option<Vec<Row>> {
-    let machine = run.iter().find_map(|row| row.machine.as_ref());
-    let when = machine.map_or_else(String::new, |machine| {
+    let machine = |rows: &[Row]| rows.iter().find_map(|row| row.machine.clone());
+    let cpu = machine(&complete).map(|machine| machine.cpu);
+    let when = machine(run).map_or_else(String::new, |machine| {
+        let elsewhere = cpu.as_ref() != Some(&machine.cpu);
+        let on = if elsewhere {
+            format!(", on another machine: {}", machine.cpu)
+        } else {
+            String::new()
+        };
         let disturbed = machine.disturbed.iter().map(|reason| format!("; {reason}"));
         let disturbed: String = disturbed.collect();
         format!(
-            "measured after the other figures, {} of version {}{disturbed}",
+            "measured after the other figures, {} of version {}{on}{disturbed}",
             machine.date, machine.commit
         )
     });
@@ -175,16 +182,18 @@ mod tests {
 
     #[test]
     fn only_figures_that_a_complete_run_lacks_are_added_to_it() {
-        let machine = Row {
+        let machine = |cpu: &str| Row {
             machine: Some(Machine {
+                cpu: cpu.into(),
                 commit: "abc".into(),
                 date: "today".into(),
                 ..Machine::default()
             }),
             ..row("machine", 0.0)
         };
+        let (elsewhere, machine) = (machine("B"), machine("A"));
         let complete = vec![machine.clone(), row("old", 1.0)];
-        let run = [machine, row("old", 2.0), row("new", 3.0), row("new", 4.0)];
+        let mut run = [machine, row("old", 2.0), row("new", 3.0), row("new", 4.0)];
         assert_eq!(with_newer(complete.clone(), &run[..2]), None);
         let both = with_newer(complete.clone(), &run).unwrap();
         assert_eq!(both[..2], complete);
@@ -194,5 +203,8 @@ mod tests {
             .collect();
         let note = "measured after the other figures, today of version abc";
         assert_eq!(added, [("new", 3.0, note), ("new", 4.0, note)]);
+        run[0] = elsewhere;
+        let both = with_newer(complete, &run).unwrap();
+        assert_eq!(both[2].note, format!("{note}, on another machine: B"));
     }
 }
