@@ -114,7 +114,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             goes_on = match self.plain_frame(link, host, &mut quantum) {
                 Next::Done => true,
                 Next::Concluded(false) => false,
-                Next::Concluded(true) if self.is_fast => true,
+                Next::Concluded(true) if self.is_fast || quantum.is_exhausted() => true,
                 Next::Concluded(true) | Next::Unusual => self.unusual_frames(link, host, &mut quantum),
                 Next::None => break,
             };

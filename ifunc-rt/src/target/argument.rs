@@ -64,7 +64,7 @@ pub(super) fn hash_of<T: 'static>() -> u64 {
 pub(super) fn hash_of_id(id: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
-    // Neither the hash nor its inverse is 0, and the first bit tells them apart.
+    // Neither the hash nor its inverse is 0, and the most significant bit tells them apart.
     hasher.finish() >> 1 | 1
 }
 

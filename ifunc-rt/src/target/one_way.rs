@@ -5,7 +5,7 @@ use std::time::Instant;
 use ifunc_proto::{Closed, Config};
 
 use super::Host;
-use super::poll::Ended;
+use super::poll::ConnectionEnded;
 use super::served::{Execution, Served, State};
 use super::visits::deliver;
 use crate::source::connection::Protocol;
@@ -79,11 +79,11 @@ impl OneWay {
 
     /// As [`poll`](Self::poll), and logs the end.
     #[inline(always)]
-    pub(super) fn poll_to_end(&mut self, execution: &mut Execution<'_>) -> Result<usize, Ended> {
+    pub(super) fn poll_to_end(&mut self, execution: &mut Execution<'_>) -> Result<usize, ConnectionEnded> {
         let polled = self.poll(execution);
         polled.map_err(|closed| {
             self.state.ended(&closed);
-            Ended
+            ConnectionEnded
         })
     }
 

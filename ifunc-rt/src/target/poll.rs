@@ -37,7 +37,8 @@ const ENDING: Duration = Duration::from_secs(1);
 /// The generation of no policy.
 const BEFORE: u64 = u64::MAX;
 /// Polls between two calls of [`tend`](Links::tend), which may miss the cache. After a sleep, and after a poll of the links that finds
-/// nothing, or more than this many frames, the next one begins with a call: invocations may be slow.
+/// nothing, or more than this many frames, the next one begins with a call: invocations may be slow. Where a listener looks for all links, a
+/// poll that finds nothing ends with the call.
 const TEND: u32 = 8;
 /// Polls that may leave out the links, where the listener finds nothing for them, between two that do not: a poll in vain takes half as
 /// long. They look for what another thread has found, which is rare.
@@ -199,7 +200,7 @@ pub(super) enum Polled {
 }
 
 /// The connection ended, which was logged.
-pub(super) struct Ended;
+pub(super) struct ConnectionEnded;
 
 /// By the keys of connections. A listener counts them, and no peer chooses one.
 type KeyMap<T> = HashMap<Key, T, BuildHasherDefault<KeyHasher>>;
@@ -449,11 +450,11 @@ impl Links {
             self.skippable_polls -= 1;
             self.polls += 1;
         }
-        self.scope = in_scope.end();
         if handled == 0 && self.until_tended == 0 {
-            // Now, and not before the next frame.
+            // The next poll, which may find a frame, does not begin with it.
             self.tend(host);
         }
+        self.scope = in_scope.end();
         handled
     }
 
@@ -483,7 +484,7 @@ impl Links {
                     }
                     (handled, at) = (frames, 1);
                 }
-                Err(Ended) => self.forget(host, 0),
+                Err(ConnectionEnded) => self.forget(host, 0),
             }
         }
         if at < self.active.len() {
@@ -507,7 +508,7 @@ impl Links {
                     at += 1;
                     self.polls += 1;
                 }
-                Err(Ended) => self.forget(host, at),
+                Err(ConnectionEnded) => self.forget(host, at),
             }
         }
         if handled > 0 {
@@ -836,10 +837,10 @@ impl Connection {
 
     /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
     #[inline(always)]
-    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> Result<usize, Ended> {
+    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> Result<usize, ConnectionEnded> {
         match self {
             Self::OneWay(connection) => connection.poll_to_end(execution),
-            _ => self.poll_unusual(execution).ok_or(Ended),
+            _ => self.poll_unusual(execution).ok_or(ConnectionEnded),
         }
     }
 
@@ -848,7 +849,7 @@ impl Connection {
     #[inline(never)]
     fn poll_unusual(&mut self, execution: &mut Execution<'_>) -> Option<usize> {
         match self {
-            Self::OneWay(_) => None,
+            Self::OneWay(_) => unreachable!("`poll` has polled it"),
             Self::Duplex(connection) => connection.poll(execution),
             Self::Tasks(tasks) => Some(tasks.poll(execution)),
         }

@@ -10,7 +10,7 @@ use ifunc::payload::TargetArgs;
 use ifunc_exec::ExecThread;
 
 use super::argument::Argument;
-use super::poll::{Connection, Ended};
+use super::poll::{Connection, ConnectionEnded};
 use super::served::Execution;
 use super::{Host, Links, Serving, Target, TargetError};
 use crate::driver::backoff::Backoff;
@@ -208,7 +208,7 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
         match polled {
             Ok(Ok(0)) => return Ran::Blocked(connection),
             Ok(Ok(_)) => return Ran::Done(connection),
-            Ok(Err(Ended)) => host.forget(number),
+            Ok(Err(ConnectionEnded)) => host.forget(number),
             Err(panic) => {
                 drop(connection);
                 pool.end(End::Panicked(panic));

@@ -121,7 +121,7 @@ impl Incoming {
         Ok(self.complete == sent)
     }
 
-    /// Memory of a frame is free again. `true`: send credits. The credits of other frames go with any message to the peer.
+    /// Memory of a frame is free again. `true`: send credits. Those of other frames go with another message to the peer once they are many.
     pub(super) fn release(&mut self, len: usize) -> bool {
         self.window.release(units(len))
     }

@@ -101,9 +101,8 @@ impl Locked<'_> {
     /// An entry of a packed message. Nearly always it is the next frame of its connection.
     #[inline(always)]
     fn entry(&mut self, to: Name, entry: Entry, packet: Packet) {
-        let id = ConnectionId(to.number());
-        let connection = self.state.connections.get_mut(&id);
-        let Some(connection) = connection.filter(|connection| connection.name == to) else {
+        let named = self.state.connections.at_mut(to.number());
+        let Some((id, connection)) = named.filter(|(_, connection)| connection.name == to) else {
             return self.unusual_entry(to, entry, packet);
         };
         match connection.receive_next(&entry, packet) {
@@ -190,9 +189,8 @@ impl Locked<'_> {
             let id = *self.state.endpoints.get(&from?)?;
             return Some((id, self.state.connections.get_mut(&id)?));
         }
-        let id = ConnectionId(to.number());
-        let connection = self.state.connections.get_mut(&id)?;
-        (connection.name == to).then_some((id, connection))
+        let named = self.state.connections.at_mut(to.number());
+        named.filter(|(_, connection)| connection.name == to)
     }
 
     /// Fetches the body of a frame.

@@ -30,13 +30,13 @@ pub(super) struct Head {
     pub(super) sequence: u32,
     pub(super) len: u32,
     pub(super) words: [u64; 2],
-    /// `None`: the receiver knows them. A header by itself always has them.
+    /// `None`: the receiver knows them, or they are few. A header by itself always has them.
     pub(super) credits: Option<Credits>,
     /// Of the receiver's connections: an endpoint may carry several, and in both directions.
     pub(super) to: Name,
 }
 
-/// What one side has its peer call a connection: in bits 0–31 its number, and in bits 32–63 a random nonce. A message with another
+/// What one side has its peer call a connection: in bits 0–31 its index, and in bits 32–63 a random nonce. A message with another
 /// nonce is dropped: it is of another peer, or means a connection of an earlier run. 0 is no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Name(pub(super) u64);

@@ -136,7 +136,8 @@ pub(super) fn connection<'a>(
 pub(super) struct Outbox {
     handle: Arc<Handle>,
     packet: Option<Packet>,
-    reserved: usize,
+    /// How much was reserved of it.
+    reserved: Option<usize>,
     /// The largest packet that is never sparse: at least [`Packet::LEAST`].
     small: usize,
     /// The largest packet that is kept.
@@ -152,7 +153,7 @@ impl Outbox {
         Self {
             handle: Arc::clone(handle),
             packet: None,
-            reserved: 0,
+            reserved: None,
             small,
             most,
         }
@@ -175,15 +176,16 @@ impl Outbox {
 
     /// Reserves the packet, which [fits](Self::fits).
     pub(super) fn reserve(&mut self, len: usize) -> Option<&mut Packet> {
-        self.reserved = len;
+        self.reserved = Some(len);
         self.packet.as_mut()
     }
 
     /// The reserved packet, and the length that was reserved.
     pub(super) fn take(&mut self, len: usize) -> (Packet, usize) {
-        let packet = self.packet.take().expect("`reserve` comes before `commit`");
-        assert!(len <= self.reserved, "a body larger than what was reserved");
-        (packet, std::mem::take(&mut self.reserved))
+        let reserved = self.packet.take().zip(self.reserved.take());
+        let (packet, reserved) = reserved.expect("`reserve` comes before `commit`");
+        assert!(len <= reserved, "a body larger than what was reserved");
+        (packet, reserved)
     }
 
     /// Whether a body of `len` bytes is to move to a packet of its size.
@@ -258,7 +260,7 @@ struct Sender {
     handle: Arc<Handle>,
     max_body: usize,
     outbox: Outbox,
-    /// What may be sent, at least: only this sender sends frames.
+    /// What may be sent, as of the last look at the connection: only this sender sends frames. Notices that are under way since do not count.
     left: Credits,
     /// Frames that were sent.
     sent: u64,
@@ -422,7 +424,7 @@ impl Receiver {
         }
         let engine = &self.handle.engine;
         let mut locked = engine.lock();
-        if self.is_released && self.is_due {
+        if self.owes() {
             spend(&mut locked, self.handle.id, self.frame.take());
             self.is_released = false;
         }
@@ -433,7 +435,7 @@ impl Receiver {
         }
         let Core { worker, state } = &mut *locked;
         let connection = state.connections.get_mut(&self.handle.id).ok_or(CLOSED)?;
-        // The credits of what was released are not due: they go with any message to the peer.
+        // The credits of what was released are not due: they go with another message to the peer once they are many.
         if std::mem::take(&mut self.is_released)
             && let Some(frame) = self.frame.take()
         {
@@ -455,7 +457,7 @@ impl Receiver {
     /// Whether a poll finds nothing, and has nothing else to do.
     fn passes(&mut self) -> bool {
         let signs = &self.handle.signs;
-        if signs.arrived.load(Ordering::Acquire) || signs.is_gone() || self.is_due() {
+        if signs.arrived.load(Ordering::Acquire) || signs.is_gone() || self.owes() {
             return false;
         }
         let engine = &self.handle.engine;
@@ -476,7 +478,7 @@ impl Receiver {
     }
 
     /// Whether there is something to be given back that does not wait for another reason to take the lock.
-    fn is_due(&self) -> bool {
+    fn owes(&self) -> bool {
         self.is_released && self.is_due
     }
 
@@ -540,14 +542,14 @@ impl Inbound for Receiver {
         self.is_released = self.frame.is_some();
     }
 
-    /// What follows from the first frame does not wait for a look at what is behind it.
+    /// An answer to the first frame goes before the second is looked for.
     fn first_quantum(&self) -> usize {
         1
     }
 
     fn settle(&mut self) {
         // Credits that are not due do not keep the peer from sending.
-        if self.is_due() {
+        if self.owes() {
             self.settle_up();
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ::ucx::{Endpoint, EndpointId, OperationId, Status};
 use ifunc_abi::hello::Hello;
 
-use super::connections::Connections;
+use super::connections::ConnectionTable;
 use super::credits::{Incoming, UnderWay};
 use super::events::Data;
 use super::exchange::liveness::{Leaving, Liveness};
@@ -26,10 +26,9 @@ use crate::transport::handshake::Declined;
 use crate::transport::window::{Credits, SendWindow};
 use crate::transport::{Key, LinkError, Peer, RingSize};
 
-/// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
-/// soon.
+/// A connection of an engine. Unlike the address of an endpoint it is not used again soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ConnectionId(pub(super) u32);
+pub(super) struct ConnectionId(pub(super) u64);
 
 /// A close that may have to wait until its thread may use the worker.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +50,7 @@ impl From<ConnectionId> for Closing {
 pub(super) struct State {
     /// How frames go.
     pub(super) mode: Mode,
-    pub(super) connections: Connections,
+    pub(super) connections: ConnectionTable,
     /// Those that have an endpoint to themselves.
     pub(super) endpoints: BTreeMap<EndpointId, ConnectionId>,
     /// Endpoints of all connections to one worker each.
@@ -278,12 +277,14 @@ impl State {
 
     /// Adds a connection over an endpoint.
     pub(super) fn insert(&mut self, endpoint: Endpoint, stage: Stage) -> ConnectionId {
-        let id = self.connections.take_place();
+        let id = self.connections.next_id();
         if endpoint.is_owned() {
             self.endpoints.insert(endpoint.id(), id);
         }
         let route = Some(endpoint.id()).filter(|&id| self.use_route(id));
-        let name = Name::new(id.0, self.random(id, "name") as u32);
+        // 0 is no name.
+        let nonce = (self.random(id, "name") as u32).max(1);
+        let name = Name::new(id.index() as u32, nonce);
         let connection = Connection {
             endpoint: Some(endpoint),
             route,
@@ -304,9 +305,15 @@ impl State {
 }
 
 impl ConnectionId {
+    /// Where it is in the [table](ConnectionTable).
+    #[inline]
+    pub(super) fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+
     /// By which a target names it.
     pub(super) fn key(self) -> Key {
-        Key::of(self.0.into())
+        Key::of(self.0)
     }
 }
 

@@ -222,7 +222,7 @@ impl<S: Shared> Outbound for Producer<S> {
             (self.in_slot, self.in_data) = (len + 1, 0);
             return Ok(Some(self.slot_memory(self.next(), len)));
         }
-        // A body that is aligned so is longer than a slot has room for.
+        // A body that turns out short moves to its slot, unless it needs more alignment than a slot has.
         let movable = if align <= INLINE_ALIGN { INLINE + 1 } else { 0 };
         (self.in_slot, self.in_data) = (movable, len + 1);
         let ptr = self.shared.data(self.data_at());

@@ -20,10 +20,8 @@ const SOON: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl Locked<'_> {
-    /// Sends a doorbell if the peer announced that it sleeps, after each put that it has to see.
+    /// Sends a doorbell if the peer announced that it sleeps. Call it after each put that the peer has to see, and after a fence.
     pub(crate) fn answer(&mut self, id: ConnectionId) {
-        // The frame is posted before the announcement is read.
-        fence(Ordering::SeqCst);
         let Some(rings) = self.state.rings(id) else {
             return;
         };

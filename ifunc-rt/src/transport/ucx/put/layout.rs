@@ -205,9 +205,9 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
 
     /// The form of the frame of this number, if it has landed; what it consists of may then be read.
     #[inline]
-    pub(crate) fn landed(&self, sequence: u32) -> Option<Form> {
+    pub(crate) fn landed(&self, sequence: u32) -> Option<FrameForm> {
         let word = self.word(self.layout.commit(sequence)).load(Ordering::Acquire);
-        [Form::Short, Form::Long]
+        [FrameForm::Short, FrameForm::Long]
             .into_iter()
             .find(|&form| word == commit_word(self.nonce, sequence, form))
     }
@@ -225,7 +225,7 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
 
 /// Where a frame lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum FrameForm {
     /// In its slot.
     Short,
     /// In the ring.
@@ -234,10 +234,10 @@ pub(crate) enum Form {
 
 /// What says that a frame has landed.
 #[inline]
-pub(crate) fn commit_word(nonce: u32, sequence: u32, form: Form) -> u64 {
+pub(crate) fn commit_word(nonce: u32, sequence: u32, form: FrameForm) -> u64 {
     let nonce = match form {
-        Form::Short => nonce,
-        Form::Long => !nonce,
+        FrameForm::Short => nonce,
+        FrameForm::Long => !nonce,
     };
     u64::from(nonce) << 32 | u64::from(sequence)
 }
@@ -319,7 +319,7 @@ mod tests {
             let word = view.word(layout.commit(sequence));
             word.store(commit_word(nonce, sequence, form), Ordering::Relaxed);
         };
-        for form in [Form::Short, Form::Long] {
+        for form in [FrameForm::Short, FrameForm::Long] {
             put(7, 1, form);
             assert_eq!(view.landed(1), Some(form));
             assert!(view.has_landed(1) && !view.has_landed(3) && !view.has_landed(u32::MAX));

@@ -201,7 +201,7 @@ impl Inbound for Receiver {
         self.publish();
     }
 
-    /// What follows from the first frame does not wait for the put that gives its credits back.
+    /// An answer to the first frame goes before the put that gives the frame's credits back.
     fn first_quantum(&self) -> usize {
         1
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use ::ucx::{Operation, Operations, Posted, Remote, Serialized, Status, Worker};
 use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word, split_commit_word};
 
-use super::layout::{COMMIT_AT, CREDITS, Form, Layout, SHORT, commit_word};
+use super::layout::{COMMIT_AT, CREDITS, FrameForm, Layout, SHORT, commit_word};
 use super::ring::{HEADER_AT, Lines, Place};
 use crate::transport::ucx::credits::{UnderWay, message_of};
 use crate::transport::ucx::engine::{Core, Locked};
@@ -21,7 +21,7 @@ pub(crate) struct Lost;
 
 /// Why an operation did not begin.
 #[derive(Clone, Copy, Debug)]
-enum Failed {
+enum NotBegun {
     /// The connection is over.
     Gone,
     Ucx(Status),
@@ -37,17 +37,17 @@ impl Connection {
         purpose: Purpose,
         offset: usize,
         operation: impl for<'a> FnOnce(Remote<'a>) -> Operation<'a>,
-    ) -> Result<Option<Packet>, Failed> {
+    ) -> Result<Option<Packet>, NotBegun> {
         let (Some(endpoint), Stage::Put(rings)) = (&self.endpoint, &self.stage) else {
-            return Err(Failed::Gone);
+            return Err(NotBegun::Gone);
         };
         let at = Remote {
             endpoint,
-            memory: rings.remote.as_ref().ok_or(Failed::Gone)?,
+            memory: rings.remote.as_ref().ok_or(NotBegun::Gone)?,
             offset,
         };
         packet.set_purpose(purpose);
-        match worker.post(operation(at), packet.0).map_err(Failed::Ucx)? {
+        match worker.post(operation(at), packet.0).map_err(NotBegun::Ucx)? {
             Posted::Done(buffer) => Ok(Some(Packet(buffer))),
             Posted::UnderWay(_) => {
                 if let Purpose::Sending { sent, .. } = purpose {
@@ -65,14 +65,14 @@ impl Connection {
         id: ConnectionId,
         mut packet: Packet,
         header: [u64; 3],
-    ) -> Result<Option<Packet>, Failed> {
+    ) -> Result<Option<Packet>, NotBegun> {
         let (sequence, len) = split_commit_word(header[0]);
         let slot = self.begin_frame(sequence)?.slot(sequence);
         write_words(&mut packet.bytes_mut()[SHORT..COMMIT_AT], &header);
         let data = 0..COMMIT_AT;
         let sending = sending(id, len as usize);
         let packet = self.one_sided(worker, packet, sending, slot, |to| Operation::Put { to, data })?;
-        self.commit(worker, id, packet, sequence, Form::Short)
+        self.commit(worker, id, packet, sequence, FrameForm::Short)
     }
 
     /// Puts a frame into the ring. `Ok(Some)`: UCX is done with the packet.
@@ -83,7 +83,7 @@ impl Connection {
         mut packet: Packet,
         header: [u64; 3],
         lines: Lines,
-    ) -> Result<Option<Packet>, Failed> {
+    ) -> Result<Option<Packet>, NotBegun> {
         let (sequence, len) = split_commit_word(header[0]);
         let (layout, len) = (self.begin_frame(sequence)?, len as usize);
         write_words(&mut packet.bytes_mut()[HEADER_AT..BODY_ALIGN], &header);
@@ -105,14 +105,14 @@ impl Connection {
         };
         let sending = sending(id, len);
         let packet = self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
-        self.commit(worker, id, packet, sequence, Form::Long)
+        self.commit(worker, id, packet, sequence, FrameForm::Long)
     }
 
     /// Posts a frame, before anything of it is put: see [`sleeping`](super::sleeping). Returns the layout of the peer's memory.
     #[inline]
-    fn begin_frame(&mut self, sequence: u32) -> Result<Layout, Failed> {
+    fn begin_frame(&mut self, sequence: u32) -> Result<Layout, NotBegun> {
         let rings = self.rings().filter(|rings| rings.remote.is_some());
-        let rings = rings.ok_or(Failed::Gone)?;
+        let rings = rings.ok_or(NotBegun::Gone)?;
         rings.view.post_frames(sequence);
         Ok(rings.peer)
     }
@@ -125,18 +125,18 @@ impl Connection {
         id: ConnectionId,
         packet: Option<Packet>,
         sequence: u32,
-        form: Form,
-    ) -> Result<Option<Packet>, Failed> {
+        form: FrameForm,
+    ) -> Result<Option<Packet>, NotBegun> {
         // No frame is there yet.
         failpoint!("transport.commit");
         let Stage::Put(rings) = &self.stage else {
-            return Err(Failed::Gone);
+            return Err(NotBegun::Gone);
         };
         let (word, offset) = (
             commit_word(rings.nonce, sequence, form),
             rings.peer.commit(sequence),
         );
-        worker.fence().map_err(Failed::Ucx)?;
+        worker.fence().map_err(NotBegun::Ucx)?;
         // UCX is done with it, nearly always.
         let is_here = packet.is_some();
         let mut packet = packet.unwrap_or_else(|| worker.handler().pool.take(0));
@@ -187,8 +187,8 @@ impl Locked<'_> {
     }
 
     /// Ends a connection where UCX began no operation.
-    fn lost(&mut self, id: ConnectionId, failed: Failed) -> Lost {
-        if let Failed::Ucx(status) = failed {
+    fn lost(&mut self, id: ConnectionId, failed: NotBegun) -> Lost {
+        if let NotBegun::Ucx(status) = failed {
             self.lose(id, "putting", status);
         }
         Lost
@@ -261,6 +261,8 @@ impl Locked<'_> {
         rings.view.post_credits(credits);
         let credits = rings.credits.give(credits);
         self.put_credits(id, credits);
+        // They are posted before the announcement is read.
+        fence(Ordering::SeqCst);
         self.answer(id);
     }
 

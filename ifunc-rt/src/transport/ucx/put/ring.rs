@@ -3,14 +3,14 @@
 //! A frame with a body of at most [`SHORT`] bytes lies in its slot, as a whole. Another one lies in a ring of lines: one line for its
 //! header, whose last [`WORDS`](ifunc_abi::frame::WORDS) bytes are the three words, and the body from the next line on. A body that does not fit
 //! behind its header before the ring ends begins at the ring's beginning, and the lines between are left out: they count as taken.
-//! Nothing of this is said anywhere: both sides compute it from the length.
+//! No message says where a frame lies: both sides compute it from the length.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 
 use ifunc_abi::frame::{BODY_ALIGN, WORDS};
 
-use super::layout::{Form, Layout, SHORT, View};
+use super::layout::{FrameForm, Layout, SHORT, View};
 use crate::transport::ucx::credits::{UnderWay, units};
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 
@@ -182,8 +182,8 @@ impl Consumer {
         };
         let slot = self.layout.slot(sequence);
         let header = match form {
-            Form::Short => slot + SHORT,
-            Form::Long => self.layout.line(self.at) + HEADER_AT,
+            FrameForm::Short => slot + SHORT,
+            FrameForm::Long => self.layout.line(self.at) + HEADER_AT,
         };
         let [first, second, third] = view.header(header);
         let (stated, len) = ifunc_abi::frame::split_commit_word(first);
@@ -193,11 +193,11 @@ impl Consumer {
         let len = len as usize;
         let place = Place::new(self.at, self.layout.lines(), len);
         let body = match (form, place) {
-            (Form::Short, Place::Slot) => slot,
-            (Form::Long, Place::Lines(lines)) if len <= self.layout.size().max_body() => {
+            (FrameForm::Short, Place::Slot) => slot,
+            (FrameForm::Long, Place::Lines(lines)) if len <= self.layout.size().max_body() => {
                 self.layout.line(lines.body)
             }
-            (Form::Long, Place::Lines(_)) => return Err("a body larger than a frame can have"),
+            (FrameForm::Long, Place::Lines(_)) => return Err("a body larger than a frame can have"),
             _ => return Err("a body that does not lie where its length says"),
         };
         Ok(Some(Landed {
@@ -288,12 +288,12 @@ mod tests {
     }
 
     /// What the consumer says of a first frame whose commit word is of this form, and whose header is where that says.
-    fn polled(form: Form, stated: u32, len: usize) -> Result<Option<Landed>, &'static str> {
+    fn polled(form: FrameForm, stated: u32, len: usize) -> Result<Option<Landed>, &'static str> {
         let layout = Layout::new(SMALL);
         let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(0)).collect();
         let header = match form {
-            Form::Short => layout.slot(1) + SHORT,
-            Form::Long => layout.line(0) + HEADER_AT,
+            FrameForm::Short => layout.slot(1) + SHORT,
+            FrameForm::Long => layout.line(0) + HEADER_AT,
         };
         let words = [first_word(stated, len as u32), 5, 6];
         for (at, word) in (header..).step_by(8).zip(words) {
@@ -308,14 +308,14 @@ mod tests {
         let layout = Layout::new(SMALL);
         let [slot, line] = [layout.slot(1), layout.line(1)];
         for (form, len, body) in [
-            (Form::Short, 0, Some(slot)),
-            (Form::Short, SHORT, Some(slot)),
-            (Form::Short, SHORT + 1, None),
-            (Form::Long, SHORT, None),
-            (Form::Long, SHORT + 1, Some(line)),
-            (Form::Long, SMALL.max_body(), Some(line)),
-            (Form::Long, SMALL.max_body() + 1, None),
-            (Form::Long, u32::MAX as usize, None),
+            (FrameForm::Short, 0, Some(slot)),
+            (FrameForm::Short, SHORT, Some(slot)),
+            (FrameForm::Short, SHORT + 1, None),
+            (FrameForm::Long, SHORT, None),
+            (FrameForm::Long, SHORT + 1, Some(line)),
+            (FrameForm::Long, SMALL.max_body(), Some(line)),
+            (FrameForm::Long, SMALL.max_body() + 1, None),
+            (FrameForm::Long, u32::MAX as usize, None),
         ] {
             let landed = polled(form, 1, len);
             assert_eq!(

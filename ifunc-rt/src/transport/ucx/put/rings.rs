@@ -63,7 +63,7 @@ impl Rings {
         }
     }
 
-    /// Whether the peer has announced a sleep that was not answered. Behind a fence.
+    /// Whether the peer has announced a sleep that was not answered. Call after a fence.
     #[inline]
     pub(crate) fn is_announced(&self) -> bool {
         self.view.announced() != self.answered

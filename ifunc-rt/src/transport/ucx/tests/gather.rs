@@ -101,7 +101,7 @@ fn a_poll_is_told_whether_there_is_something_for_it() {
     assert!(begins());
     engine.lock().state.ready.clear();
     assert!(!begins());
-    let waiting = |id: Option<u32>| {
+    let waiting = |id: Option<u64>| {
         let mut locked = engine.lock();
         let acceptor = locked.state.acceptor.as_mut().unwrap();
         acceptor.waiting = id.map(ConnectionId).into_iter().collect();

@@ -81,7 +81,7 @@ impl Drop for Served {
 
 /// Adds a connection that has no endpoint.
 pub(super) fn insert(locked: &mut Locked<'_>, connection: Connection) -> ConnectionId {
-    let id = locked.state.connections.take_place();
+    let id = locked.state.connections.next_id();
     locked.state.connections.insert(id, connection);
     id
 }

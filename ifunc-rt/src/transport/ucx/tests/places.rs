@@ -60,12 +60,13 @@ fn half_open_connections_have_as_many_places_as_are_stated() {
             ids[0]
         };
         let answered = ask(&here, &served.to).unwrap();
-        let locked = served.engine.lock();
+        let mut locked = served.engine.lock();
         assert_eq!(locked.state.half_open().count(), left, "beside {others}");
         let is_there = locked.state.connections.get(&oldest).is_some();
         assert_eq!(is_there, others < MOST_HALF_OPEN);
         let name = answered.nonce.name();
-        assert_eq!(locked.state.connections[&ConnectionId(name.number())].name, name);
+        let named = locked.state.connections.at_mut(name.number());
+        assert!(named.is_some_and(|(_, connection)| connection.name == name));
     }
 }
 

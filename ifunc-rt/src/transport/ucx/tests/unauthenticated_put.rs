@@ -9,9 +9,8 @@ use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice, pack};
-use crate::transport::ucx::put::layout::{CREDITS, Form, Layout, SHORT, commit_word};
+use crate::transport::ucx::put::layout::{CREDITS, FrameForm, Layout, SHORT, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
-
 use crate::transport::ucx::table::ConnectionId;
 use crate::transport::window::Credits;
 
@@ -20,7 +19,7 @@ fn disconnects(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
 }
 
 impl Peer {
-    /// Puts a header that says so into the first line, and commits it as the first frame.
+    /// Puts a header that says so where that of the first frame is, and commits it.
     fn put_header(&self, sequence: u32, len: usize) {
         self.look(|_| ());
         put_header(
@@ -50,8 +49,8 @@ pub(super) fn put_header(
     ];
     let bytes: Vec<_> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     let (form, at) = match len <= SHORT {
-        true => (Form::Short, layout.slot(1) + SHORT),
-        false => (Form::Long, layout.line(0) + HEADER_AT),
+        true => (FrameForm::Short, layout.slot(1) + SHORT),
+        false => (FrameForm::Long, layout.line(0) + HEADER_AT),
     };
     locked.put_anything(id, &bytes, at);
     let commit = commit_word(nonce, 1, form);
