@@ -221,6 +221,12 @@ pub trait Inbound {
     /// A poll ended, which `found` a frame or nothing.
     fn end_poll(&mut self, _found: bool) {}
 
+    /// Whether a poll that has processed a frame would find no other: it ends without a look at what is behind.
+    #[inline(always)]
+    fn is_drained(&self) -> bool {
+        false
+    }
+
     /// Invocations in the first poll after an idle one. Over shared memory it is 1: to look at the next slot would take
     /// its cache line from the peer before the first invocation ran. It is 1 also where giving credits back delays what follows from the
     /// invocation.
@@ -298,6 +304,7 @@ mod tests {
         assert!(!link.is_empty(), "`peek` tells");
         assert!(link.peek_plain(Kind::Exec).is_none());
         assert_eq!(link.first_quantum(), usize::MAX);
+        assert!(!link.is_drained());
         let (reserved, memory) = link.try_reserve(4, 2).unwrap();
         assert_eq!((reserved.len, reserved.align, memory.len()), (4, 2, 4));
         assert_eq!(

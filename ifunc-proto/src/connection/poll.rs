@@ -112,7 +112,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let mut goes_on = self.is_fast || self.unusual_frames(link, host, &mut quantum);
         while goes_on && !quantum.is_exhausted() {
             goes_on = match self.plain_frame(link, host, &mut quantum) {
-                Next::Done => true,
+                Next::Done => !link.split().1.is_drained(),
                 Next::Concluded(false) => false,
                 Next::Concluded(true) if self.is_fast || quantum.is_exhausted() => true,
                 Next::Concluded(true) | Next::Unusual => self.unusual_frames(link, host, &mut quantum),

@@ -62,6 +62,7 @@ pub(crate) trait Rx: Park + Send {
     fn release(&mut self);
     fn settle(&mut self);
     fn is_empty(&mut self) -> bool;
+    fn is_drained(&self) -> bool;
     fn first_quantum(&self) -> usize;
 }
 
@@ -80,6 +81,10 @@ impl<R: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static> Rx for R {
 
     fn is_empty(&mut self) -> bool {
         Inbound::is_empty(self)
+    }
+
+    fn is_drained(&self) -> bool {
+        Inbound::is_drained(self)
     }
 
     fn first_quantum(&self) -> usize {
@@ -104,6 +109,10 @@ impl Inbound for Box<dyn Rx> {
 
     fn is_empty(&mut self) -> bool {
         (**self).is_empty()
+    }
+
+    fn is_drained(&self) -> bool {
+        (**self).is_drained()
     }
 
     fn first_quantum(&self) -> usize {
@@ -187,6 +196,11 @@ mod tests {
             self.called("settle".into());
         }
 
+        fn is_drained(&self) -> bool {
+            self.called("is_drained".into());
+            self.answer
+        }
+
         fn first_quantum(&self) -> usize {
             self.called("first_quantum".into());
             5
@@ -239,6 +253,7 @@ mod tests {
             Inbound::settle(&mut rx);
             assert_eq!(Inbound::is_empty(&mut rx), answer);
             assert_eq!(Inbound::first_quantum(&rx), 5);
+            assert_eq!(Inbound::is_drained(&rx), answer);
             let expected = [
                 "max_body",
                 "reserve 3 4",
@@ -252,6 +267,7 @@ mod tests {
                 "settle",
                 "is_empty",
                 "first_quantum",
+                "is_drained",
             ];
             assert_eq!(*calls.lock().unwrap(), expected);
         }

@@ -542,9 +542,10 @@ impl Inbound for Receiver {
         self.is_released = self.frame.is_some();
     }
 
-    /// An answer to the first frame goes before the second is looked for.
-    fn first_quantum(&self) -> usize {
-        1
+    fn is_drained(&self) -> bool {
+        let engine = &self.handle.engine;
+        // All frames of the poll were counted when it began.
+        engine.unread.get() == 0 && engine.polling.is_here() && !self.handle.signs.is_gone() && !self.owes()
     }
 
     fn settle(&mut self) {
