@@ -389,3 +389,35 @@ fn calls_between_answers_share_messages_over_ucx() {
     });
     assert!(found, "no calls shared a message");
 }
+
+/// Their answers share messages, then: one poll gathers what it sends.
+#[test]
+#[cfg(feature = "ucx")]
+fn what_came_in_one_message_runs_in_one_poll_over_ucx() {
+    if !between_processes().contains(&"ucx") {
+        return;
+    }
+    let mut target = roomy().listen(&place("ucx")).unwrap();
+    let address = target.address();
+    let connecting = thread::spawn(move || source_with(&address, never()));
+    let mut counter = 0u64;
+    while !connecting.is_finished() {
+        target.poll(&mut counter);
+    }
+    let source = connecting.join().unwrap();
+    let direct = add(&source);
+    let mut first = direct.call(&1).unwrap();
+    while first.try_wait().is_none() {
+        target.poll(&mut counter);
+    }
+    for _ in 0..3 {
+        // The first poll after idle ones, too.
+        for _ in 0..100 {
+            target.poll(&mut counter);
+        }
+        let answers = direct.call_many([1; 20]);
+        let processed = std::iter::repeat_with(|| target.poll(&mut counter)).find(|&n| n > 0);
+        assert_eq!(processed, Some(20));
+        assert_eq!(answers.map(Result::unwrap).count(), 20);
+    }
+}
