@@ -1,7 +1,7 @@
 //! Where frames lie, by the count of both sides.
 //!
 //! A frame with a body of at most [`SHORT`] bytes lies in its slot, as a whole. Another one lies in a ring of lines: one line for its
-//! header, whose last [`WORDS`](ifunc_abi::frame::WORDS) bytes are the three words, and the body from the next line on. A body that does not fit
+//! header, whose last [`WORDS`] bytes are the three words, and the body from the next line on. A body that does not fit
 //! behind its header before the ring ends begins at the ring's beginning, and the lines between are left out: they count as taken.
 //! No message says where a frame lies: both sides compute it from the length.
 
