@@ -269,19 +269,16 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     pub(crate) fn reply(&mut self, plain: Option<Header>, frame: Frame<impl Body>) -> Result<u64, LinkError> {
         let header = match plain {
             Some(header) if self.caller.is_served() => header,
-            _ => match self.reply_outlined(frame)? {
-                Some(header) => header,
-                None => return Ok(0),
-            },
+            _ => {
+                let this = &mut *self;
+                match outlined(move || this.reply_unusual(frame))? {
+                    Some(header) => header,
+                    None => return Ok(0),
+                }
+            }
         };
         self.end_call(header.token, status(header.handle)?, frame.body);
         Ok(header.token)
-    }
-
-    /// As [`reply_unusual`](Self::reply_unusual).
-    #[inline(always)]
-    fn reply_outlined(&mut self, frame: Frame<impl Body>) -> Result<Option<Header>, LinkError> {
-        outlined(move || self.reply_unusual(frame))
     }
 
     /// Processes a reply that is no completion of one request, or returns the header of one that is.

@@ -70,26 +70,19 @@ pub(crate) struct Replies {
     is_peer_gone: bool,
 }
 
-/// Memory for an answer.
-#[derive(Debug)]
-pub(crate) enum Answer<'a> {
-    /// The send window is closed: the invocation must wait.
-    Blocked,
-    /// The peer wants no answer.
-    Nowhere,
-    /// The frame that will carry it.
-    Frame(&'a mut [u8]),
-    /// Private memory, from where it is copied.
-    Private(&'a mut [u8]),
-}
-
 /// Where the answer to an invocation that runs goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
+    /// The peer wants no answer, or is gone.
     Nowhere,
+    /// Into the frame that will carry it.
     Frame,
+    /// Into private memory, from where it is copied.
     Private,
 }
+
+/// Where an answer goes, and memory for it there.
+type AnswerPlace<'a> = (Destination, Option<&'a mut [u8]>);
 
 impl Replies {
     /// Answers have at most `longest` bytes. `is_private`: the peer must not see half-written answers.
@@ -255,60 +248,38 @@ impl Replies {
         tx.commit(Header::new(Kind::Completion, Status::Executed.code(), token), len);
     }
 
-    /// Memory for the answer to an invocation, in the frame that carries it where possible.
+    /// Where the answer to an invocation goes, and memory for it: in the frame that carries it where possible. `None`: the send window is
+    /// closed, and the invocation must wait.
     pub(crate) fn begin_answer<'a>(
         &'a mut self,
         tx: &'a mut impl Outbound,
         token: u64,
-    ) -> Result<Answer<'a>, Box<Closed>> {
+    ) -> Result<Option<AnswerPlace<'a>>, Box<Closed>> {
+        let nowhere = Some((Destination::Nowhere, None));
         let is_owing = self.owes && !self.flush(tx)?;
         if is_owing && !self.admits_owing()? {
-            return Ok(Answer::Blocked);
+            return Ok(None);
         }
         if token == 0 || self.is_peer_gone {
-            return Ok(Answer::Nowhere);
+            return Ok(nowhere);
         }
-        if is_owing {
-            return Ok(self.private_answer());
-        }
-        match tx.reserve(self.max_reply, 8) {
-            Ok(Some(memory)) if !self.is_private => Ok(Answer::Frame(&mut memory[..self.max_answer])),
-            reserved => {
-                let reserved = reserved.map(|memory| memory.is_some());
-                Ok(match self.answer_elsewhere(reserved)? {
-                    None => Answer::Blocked,
-                    Some(Destination::Private) => Answer::Private(self.private.as_mut_slice()),
-                    Some(Destination::Nowhere | Destination::Frame) => Answer::Nowhere,
-                })
+        if !is_owing {
+            match tx.reserve(self.max_reply, 8) {
+                Ok(Some(memory)) if !self.is_private => {
+                    return Ok(Some((Destination::Frame, Some(&mut memory[..self.max_answer]))));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) if self.is_duplex => {}
+                Ok(None) => return Ok(None),
+                Err(LinkError::Closed) => {
+                    self.is_peer_gone = true;
+                    return Ok(nowhere);
+                }
+                Err(error @ LinkError::Malformed(_)) => return Err(error.into()),
             }
         }
-    }
-
-    /// Where an answer is written if not to the frame that carries it; `None`: it must wait. `reserved`: whether the send window is
-    /// open.
-    #[cold]
-    #[inline(never)]
-    fn answer_elsewhere(
-        &mut self,
-        reserved: Result<bool, LinkError>,
-    ) -> Result<Option<Destination>, Box<Closed>> {
-        match reserved {
-            Ok(true) => {}
-            Ok(false) if self.is_duplex => {}
-            Ok(false) => return Ok(None),
-            Err(LinkError::Closed) => {
-                self.is_peer_gone = true;
-                return Ok(Some(Destination::Nowhere));
-            }
-            Err(error @ LinkError::Malformed(_)) => return Err(error.into()),
-        }
         self.private.resize(self.max_answer);
-        Ok(Some(Destination::Private))
-    }
-
-    fn private_answer(&mut self) -> Answer<'_> {
-        self.private.resize(self.max_answer);
-        Answer::Private(self.private.as_mut_slice())
+        Ok(Some((Destination::Private, Some(self.private.as_mut_slice()))))
     }
 
     /// Sends the answer that was written to the memory of [`begin_answer`](Self::begin_answer).

@@ -15,7 +15,7 @@ use crate::gathered::MAX_ANSWERS;
 use crate::host::{Event, Failed, Host, Invocation, Payload, Refusal, ReplyTo, Run, report_failed};
 use crate::link::{Body, Frame, Outbound};
 use crate::order::{MAX_TOGETHER, Order, Quantum};
-use crate::replies::{Answer, Destination, Replies};
+use crate::replies::Replies;
 
 mod bindings;
 mod install;
@@ -212,11 +212,8 @@ impl<B> Server<B> {
         frame: Frame<P>,
     ) -> Result<Progress, Unanswered> {
         let Self { images, replies, .. } = self;
-        let (destination, answer) = match replies.begin_answer(tx, header.token)? {
-            Answer::Nowhere => (Destination::Nowhere, None),
-            Answer::Frame(memory) => (Destination::Frame, Some(memory)),
-            Answer::Private(memory) => (Destination::Private, Some(memory)),
-            Answer::Blocked => return Ok(Progress::Blocked),
+        let Some((destination, answer)) = replies.begin_answer(tx, header.token)? else {
+            return Ok(Progress::Blocked);
         };
         let Header {
             handle, token, flags, ..

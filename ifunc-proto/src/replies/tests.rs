@@ -115,18 +115,25 @@ fn an_answer_is_written_to_its_frame_unless_the_peer_could_see_it_half_written()
         let (mut replies, mut tx) = replies(is_private, is_duplex);
         tx.credits = credits;
         let found = match replies.begin_answer(&mut tx, 5).unwrap() {
-            Answer::Frame(memory) => ("frame", memory.len()),
-            Answer::Private(memory) => ("private", memory.len()),
-            Answer::Blocked => ("blocked", FRAME),
-            Answer::Nowhere => ("nowhere", FRAME),
+            Some((Destination::Frame, Some(memory))) => ("frame", memory.len()),
+            Some((Destination::Private, Some(memory))) => ("private", memory.len()),
+            None => ("blocked", FRAME),
+            Some((Destination::Nowhere, None)) => ("nowhere", FRAME),
+            other => panic!("{other:?}"),
         };
         assert_eq!(found, (expected, FRAME));
-        assert!(matches!(replies.begin_answer(&mut tx, 0), Ok(Answer::Nowhere)));
+        assert!(matches!(
+            replies.begin_answer(&mut tx, 0),
+            Ok(Some((Destination::Nowhere, None)))
+        ));
     }
     let (mut replies, mut tx) = replies(false, false);
     tx.error = Some(LinkError::Closed);
     for _ in 0..2 {
-        assert!(matches!(replies.begin_answer(&mut tx, 5), Ok(Answer::Nowhere)));
+        assert!(matches!(
+            replies.begin_answer(&mut tx, 5),
+            Ok(Some((Destination::Nowhere, None)))
+        ));
     }
 }
 

@@ -10,7 +10,6 @@ use crate::closed::Closed;
 use crate::host::{Event, Host, Invocation, Payload, Refusal, ReplyTo};
 use crate::link::{Body, Frame, Outbound};
 use crate::order::{Order, Quantum};
-use crate::replies::{Answer, Destination};
 
 /// Memory that stays allocated for copies of frames from nodes.
 const KEPT_COPY: usize = 64 << 10;
@@ -29,11 +28,8 @@ impl<B> Server<B> {
         frame: Frame<P>,
     ) -> Result<Progress, Unanswered> {
         let Self { images, replies, .. } = self;
-        let (destination, answer) = match replies.begin_answer(tx, header.token)? {
-            Answer::Nowhere => (Destination::Nowhere, None),
-            Answer::Frame(memory) => (Destination::Frame, Some(memory)),
-            Answer::Private(memory) => (Destination::Private, Some(memory)),
-            Answer::Blocked => return Ok(Progress::Blocked),
+        let Some((destination, answer)) = replies.begin_answer(tx, header.token)? else {
+            return Ok(Progress::Blocked);
         };
         // Before it runs: a frame never runs twice.
         order.advance();

@@ -280,8 +280,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "an answer that finds the window closed is lost",
         "replies.rs",
-        "Ok(false) => return Ok(None),",
-        "Ok(false) => return Ok(Some(Destination::Nowhere)),",
+        "Ok(None) => return Ok(None),",
+        "Ok(None) => return Ok(nowhere),",
     ),
     mutant(
         "gathered completions do not reach the outbox",

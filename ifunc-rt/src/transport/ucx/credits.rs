@@ -58,18 +58,26 @@ impl UnderWay {
         self.0.frames == 0
     }
 
-    /// Whether a message that takes `data` may be given to UCX, where so much may be on its way.
-    pub(super) fn may_begin(&self, capacity: Credits, data: u64) -> bool {
-        self.0.frames < capacity.frames * Self::LAPS && self.0.data + data <= capacity.data * Self::LAPS
+    /// How much may be under way, where so much may be on its way.
+    fn most(capacity: Credits) -> Credits {
+        Credits {
+            frames: capacity.frames * Self::LAPS,
+            data: capacity.data * Self::LAPS,
+        }
+    }
+
+    /// Whether a notice may be given to UCX, where so much may be on its way.
+    pub(super) fn may_begin(&self, capacity: Credits) -> bool {
+        let most = Self::most(capacity);
+        self.0.frames < most.frames && self.0.data <= most.data
     }
 
     /// What may be sent: UCX has as much under way afterwards as it may, or the peer has no more credits.
     pub(super) fn left(&self, window: &SendWindow) -> Credits {
-        let (capacity, left) = (window.capacity(), window.left());
-        let may_begin = |capacity: u64, under_way| (capacity * Self::LAPS).saturating_sub(under_way);
+        let (most, left) = (Self::most(window.capacity()), window.left());
         Credits {
-            frames: left.frames.min(may_begin(capacity.frames, self.0.frames)),
-            data: left.data.min(may_begin(capacity.data, self.0.data)),
+            frames: left.frames.min(most.frames.saturating_sub(self.0.frames)),
+            data: left.data.min(most.data.saturating_sub(self.0.data)),
         }
     }
 }
@@ -207,14 +215,12 @@ mod tests {
             n
         };
         assert_eq!(fill(&mut out, &mut under_way, 0), 16);
-        assert!(!under_way.may_begin(out.capacity(), 0));
+        assert!(!under_way.may_begin(out.capacity()));
         (0..16).for_each(|_| under_way.end(message_of(0)));
         assert!(under_way.is_empty());
         assert_eq!(fill(&mut out, &mut under_way, SIZE.max_body()), 4);
         under_way.end(message_of(SIZE.max_body()));
-        assert!(
-            under_way.left(&out).covers(units(SIZE.max_body())) && under_way.may_begin(out.capacity(), 0)
-        );
+        assert!(under_way.left(&out).covers(units(SIZE.max_body())) && under_way.may_begin(out.capacity()));
     }
 
     #[test]

@@ -364,7 +364,7 @@ impl Locked<'_> {
         if let Some(connection) = self.state.connections.get_mut(&id)
             && let Stage::Open { out, incoming } = &mut connection.stage
         {
-            if !connection.under_way.may_begin(out.capacity(), 0) {
+            if !connection.under_way.may_begin(out.capacity()) {
                 connection.owes_credits = true;
                 return;
             }

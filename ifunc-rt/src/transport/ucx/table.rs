@@ -424,10 +424,8 @@ impl Connection {
             return Err((packet, Some(why)));
         }
         incoming.complete();
-        let sequence = self.next;
-        self.next = sequence.wrapping_add(1);
-        self.arrive(Frame {
-            sequence,
+        self.arrive_next(Frame {
+            sequence: self.next,
             words: entry.words,
             data: Data::Copied(packet, len),
         });
@@ -451,14 +449,12 @@ impl Connection {
         }
         if sequence == self.next && self.early.is_empty() {
             // Nearly always.
-            self.next = self.next.wrapping_add(1);
-            self.arrive(frame);
+            self.arrive_next(frame);
             return Ok(());
         }
         self.early.insert(sequence, frame);
         while let Some(frame) = self.early.remove(&self.next) {
-            self.next = self.next.wrapping_add(1);
-            self.arrive(frame);
+            self.arrive_next(frame);
         }
         Ok(())
     }
@@ -476,6 +472,13 @@ impl Connection {
             credits: entry.credits,
             to: self.name,
         }
+    }
+
+    /// The next frame has arrived.
+    #[inline]
+    fn arrive_next(&mut self, frame: Frame) {
+        self.next = self.next.wrapping_add(1);
+        self.arrive(frame);
     }
 
     #[inline]

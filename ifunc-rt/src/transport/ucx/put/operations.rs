@@ -3,10 +3,10 @@
 use std::sync::atomic::{Ordering, fence};
 
 use ::ucx::{Operation, Operations, Posted, Remote, Serialized, Status, Worker};
-use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word, split_commit_word};
+use ifunc_abi::frame::{BODY_ALIGN, WORDS, commit_word as first_word, split_commit_word};
 
-use super::layout::{COMMIT_AT, CREDITS, FrameForm, Layout, SHORT, commit_word};
-use super::ring::{HEADER_AT, Lines, Place};
+use super::layout::{COMMIT_AT, CREDITS, FrameForm, SHORT, commit_word};
+use super::ring::{HEADER_AT, Place};
 use crate::transport::ucx::credits::{UnderWay, message_of};
 use crate::transport::ucx::engine::{Core, Locked};
 use crate::transport::ucx::events::EventQueue;
@@ -58,63 +58,59 @@ impl Connection {
         }
     }
 
-    /// Puts a frame into its slot. `Ok(Some)`: UCX is done with the packet.
-    fn put_short(
+    /// Puts a frame. `Ok(Some)`: UCX is done with the packet.
+    fn put_frame(
         &mut self,
         worker: &mut Worker<EventQueue, Serialized>,
         id: ConnectionId,
         mut packet: Packet,
         header: [u64; 3],
+        place: Place,
     ) -> Result<Option<Packet>, NotBegun> {
         let (sequence, len) = split_commit_word(header[0]);
-        let slot = self.begin_frame(sequence)?.slot(sequence);
-        write_words(&mut packet.bytes_mut()[SHORT..COMMIT_AT], &header);
-        let data = 0..COMMIT_AT;
-        let sending = sending(id, len as usize);
-        let packet = self.one_sided(worker, packet, sending, slot, |to| Operation::Put { to, data })?;
-        self.commit(worker, id, packet, sequence, FrameForm::Short)
-    }
-
-    /// Puts a frame into the ring. `Ok(Some)`: UCX is done with the packet.
-    fn put_long(
-        &mut self,
-        worker: &mut Worker<EventQueue, Serialized>,
-        id: ConnectionId,
-        mut packet: Packet,
-        header: [u64; 3],
-        lines: Lines,
-    ) -> Result<Option<Packet>, NotBegun> {
-        let (sequence, len) = split_commit_word(header[0]);
-        let (layout, len) = (self.begin_frame(sequence)?, len as usize);
-        write_words(&mut packet.bytes_mut()[HEADER_AT..BODY_ALIGN], &header);
-        let head = layout.line(lines.head) + HEADER_AT;
-        let (data, offset) = match lines.are_whole() {
-            true => (HEADER_AT..BODY_ALIGN + len, head),
-            false => {
-                let mut apart = worker.handler().pool.take(0);
-                write_words(&mut apart.bytes_mut()[HEADER_AT..BODY_ALIGN], &header);
-                let data = HEADER_AT..BODY_ALIGN;
-                let put = self.one_sided(worker, apart, sending(id, 0), head, |to| Operation::Put {
-                    to,
-                    data,
-                })?;
-                put.into_iter()
-                    .for_each(|apart| worker.handler().pool.give(apart));
-                (BODY..BODY + len, layout.line(lines.body))
-            }
-        };
-        let sending = sending(id, len);
-        let packet = self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
-        self.commit(worker, id, packet, sequence, FrameForm::Long)
-    }
-
-    /// Posts a frame, before anything of it is put: see [`sleeping`](super::sleeping). Returns the layout of the peer's memory.
-    #[inline]
-    fn begin_frame(&mut self, sequence: u32) -> Result<Layout, NotBegun> {
         let rings = self.rings().filter(|rings| rings.remote.is_some());
         let rings = rings.ok_or(NotBegun::Gone)?;
+        // Before anything of it is put: see `sleeping`.
         rings.view.post_frames(sequence);
-        Ok(rings.peer)
+        let (layout, len) = (rings.peer, len as usize);
+        let (header_at, data, offset, form) = match place {
+            Place::Slot => (SHORT, 0..COMMIT_AT, layout.slot(sequence), FrameForm::Short),
+            Place::Lines(lines) => {
+                let head = layout.line(lines.head) + HEADER_AT;
+                let (data, offset) = match lines.are_whole() {
+                    true => (HEADER_AT..BODY_ALIGN + len, head),
+                    false => {
+                        self.put_header(worker, id, &header, head)?;
+                        (BODY..BODY + len, layout.line(lines.body))
+                    }
+                };
+                (HEADER_AT, data, offset, FrameForm::Long)
+            }
+        };
+        write_words(&mut packet.bytes_mut()[header_at..header_at + WORDS], &header);
+        let sending = sending(id, len);
+        let packet = self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
+        self.commit(worker, id, packet, sequence, form)
+    }
+
+    /// Puts the header of a frame whose body lies apart.
+    fn put_header(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        id: ConnectionId,
+        header: &[u64; 3],
+        offset: usize,
+    ) -> Result<(), NotBegun> {
+        let mut packet = worker.handler().pool.take(0);
+        write_words(&mut packet.bytes_mut()[..WORDS], header);
+        let data = 0..WORDS;
+        let put = self.one_sided(worker, packet, sending(id, 0), offset, |to| Operation::Put {
+            to,
+            data,
+        })?;
+        put.into_iter()
+            .for_each(|packet| worker.handler().pool.give(packet));
+        Ok(())
     }
 
     /// Puts a frame's commit word, after the frame. The frame's packet is used, if it is here, and returned if UCX is done with it.
@@ -234,10 +230,7 @@ impl Locked<'_> {
             return (None, UnderWay::default());
         };
         let header = [first_word(sequence, len as u32), words[0], words[1]];
-        let put = match place {
-            Place::Slot => connection.put_short(worker, id, packet, header),
-            Place::Lines(lines) => connection.put_long(worker, id, packet, header, lines),
-        };
+        let put = connection.put_frame(worker, id, packet, header, place);
         let under_way = connection.under_way;
         match put {
             Ok(packet) => {
