@@ -8,11 +8,14 @@
 //! ...    ring of lines of 64 bytes                                                        put by the peer
 //! ```
 //!
-//! | bytes of a slot | of a frame with a short body | of another, which lies in the [ring](super::ring) |
-//! |---|---|---|
-//! | 0–31 | body | |
-//! | 32–55 | the three words of its header | |
-//! | 56–63 | commit word: nonce << 32 \| sequence | commit word: !nonce << 32 \| sequence |
+//! | bytes of a slot | |
+//! |---|---|
+//! | 0–31 | a body of up to 32 bytes; a longer one lies in the [ring](super::ring) |
+//! | 32–55 | the three words of the frame's header, the first of which has its number |
+//! | 56–63 | [checksum](View::landed) of the header, the connection's nonce, and a body that lies here |
+//!
+//! UCX does not say in which order the bytes of one put land. So a slot says itself that it is whole: its receiver reads the number, and then
+//! whether the checksum is right. A frame with a short body is one put, and nothing has to be put behind it.
 //!
 //! Numbers are in the machine's own order: both sides run little-endian machines.
 
@@ -21,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use ::ucx::Memory;
-use ifunc_abi::frame::{BODY_ALIGN, WORDS};
+use ifunc_abi::frame::{BODY_ALIGN, WORDS, split_commit_word};
 
 use crate::transport::RingSize;
 use crate::transport::ucx::header::{pack, unpack};
@@ -39,11 +42,13 @@ pub(crate) const ANNOUNCED: usize = 128;
 /// Where it stands what was put.
 pub(crate) const POSTED: usize = 256;
 const SLOTS: usize = 512;
-/// The longest body that lies in its slot. The header is behind it.
+/// The longest body that lies in its slot.
 pub(crate) const SHORT: usize = 32;
-/// Length of a slot without its commit word.
-pub(crate) const COMMIT_AT: usize = SHORT + WORDS;
-const _: () = assert!(COMMIT_AT + 8 == BODY_ALIGN);
+/// Where the header lies in a slot: behind a short body.
+pub(crate) const HEADER_AT: usize = SHORT;
+/// Where the checksum lies in a slot.
+const CHECKSUM_AT: usize = HEADER_AT + WORDS;
+const _: () = assert!(CHECKSUM_AT + 8 == BODY_ALIGN);
 /// Multiple at which the ring begins.
 const PAGE: usize = 4096;
 
@@ -83,9 +88,9 @@ impl Layout {
         self.0
     }
 
-    /// Lines of the ring: the bodies' and one for each header, so that headers take nothing away from bodies. Short frames take none.
+    /// Lines of the ring. Short bodies take none.
     pub(crate) fn lines(self) -> u32 {
-        self.0.data / BODY_ALIGN as u32 + self.0.slots
+        self.0.data / BODY_ALIGN as u32
     }
 
     /// Frames and lines that may be on their way.
@@ -100,11 +105,6 @@ impl Layout {
     pub(crate) fn slot(self, sequence: u32) -> usize {
         let slot = sequence.wrapping_sub(1) & (self.0.slots - 1);
         SLOTS + slot as usize * BODY_ALIGN
-    }
-
-    /// The commit word of a frame.
-    pub(crate) fn commit(self, sequence: u32) -> usize {
-        self.slot(sequence) + COMMIT_AT
     }
 
     /// A line of the ring.
@@ -125,7 +125,7 @@ impl Layout {
 pub(crate) struct View<M = Arc<Memory>> {
     memory: M,
     layout: Layout,
-    /// The half of the commit words that makes them this connection's.
+    /// What makes checksums this connection's: the memory may have been another one's.
     nonce: u32,
 }
 
@@ -160,8 +160,8 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     /// Makes everything that is polled zero: memory of UCX's may have been used before.
     pub(crate) fn clear(&self) {
         let words = [CREDITS, ANNOUNCED, POSTED, POSTED + 8].into_iter();
-        let commits = (0..self.layout.size().slots).map(|sequence| self.layout.commit(sequence));
-        for offset in words.chain(commits) {
+        let headers = (0..self.layout.size().slots).map(|sequence| self.layout.slot(sequence) + HEADER_AT);
+        for offset in words.chain(headers) {
             self.word(offset).store(0, Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
@@ -203,18 +203,26 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
         self.landed(sequence).is_some()
     }
 
-    /// The form of the frame of this number, if it has landed; what it consists of may then be read.
+    /// The header of the frame of this number, if it has landed; what the frame consists of may then be read.
     #[inline]
-    pub(crate) fn landed(&self, sequence: u32) -> Option<FrameForm> {
-        let word = self.word(self.layout.commit(sequence)).load(Ordering::Acquire);
-        [FrameForm::Short, FrameForm::Long]
-            .into_iter()
-            .find(|&form| word == commit_word(self.nonce, sequence, form))
-    }
-
-    /// The three words of a header.
-    pub(crate) fn header(&self, offset: usize) -> [u64; 3] {
-        [0, 8, 16].map(|word| self.word(offset + word).load(Ordering::Relaxed))
+    pub(crate) fn landed(&self, sequence: u32) -> Option<[u64; 3]> {
+        const WORDS: usize = BODY_ALIGN / 8;
+        let slot = self.layout.slot(sequence) / 8;
+        let slot: &[_; WORDS] = self.words()[slot..][..WORDS].try_into().ok()?;
+        let word = |at: usize| slot[at / 8].load(Ordering::Relaxed);
+        let first = word(HEADER_AT);
+        let (number, len) = split_commit_word(first);
+        if number != sequence {
+            return None;
+        }
+        let header = [first, word(HEADER_AT + 8), word(HEADER_AT + 16)];
+        let body = (len as usize <= SHORT).then(|| [0, 8, 16, 24].map(word));
+        if word(CHECKSUM_AT) != checksum(self.nonce, header, body) {
+            return None;
+        }
+        // A body in the ring was put before the slot.
+        fence(Ordering::Acquire);
+        Some(header)
     }
 
     /// Where a body begins.
@@ -223,27 +231,40 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     }
 }
 
-/// Where a frame lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameForm {
-    /// In its slot.
-    Short,
-    /// In the ring.
-    Long,
+/// A slot without its body: the header, and the checksum of a frame whose slot has this body.
+#[inline]
+pub(crate) fn head(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> [u64; 4] {
+    let [first, second, third] = header;
+    [first, second, third, checksum(nonce, header, body)]
 }
 
-/// What says that a frame has landed.
+/// What is right only if all of these words have landed: each pair is folded as [wyhash](https://github.com/wangyi-fudan/wyhash) does it, so a
+/// slot some of whose words are old passes once in 2⁶⁴ times.
 #[inline]
-pub(crate) fn commit_word(nonce: u32, sequence: u32, form: FrameForm) -> u64 {
-    let nonce = match form {
-        FrameForm::Short => nonce,
-        FrameForm::Long => !nonce,
+fn checksum(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> u64 {
+    let fold = |one: u64, other: u64| {
+        let product = u128::from(one) * u128::from(other);
+        product as u64 ^ (product >> 64) as u64
     };
-    u64::from(nonce) << 32 | u64::from(sequence)
+    let [first, second, third] = header;
+    let head = fold(first ^ 0xa076_1d64_78bd_642f, second ^ 0xe703_7ed1_a0b4_28db);
+    let rest = fold(
+        third ^ 0x8ebc_6af0_9c88_c6e3,
+        u64::from(nonce) ^ 0x5899_65cc_7537_4cc3,
+    );
+    let sum = head.wrapping_add(rest);
+    let Some([one, two, three, four]) = body else {
+        return sum;
+    };
+    let begin = fold(one ^ 0x1d8e_4e27_c47d_124f, two ^ 0xeb44_acca_b455_d165);
+    let end = fold(three ^ 0x9e37_79b9_7f4a_7c15, four ^ 0xd6e8_feb8_6659_fd93);
+    sum.wrapping_add(begin).wrapping_add(end)
 }
 
 #[cfg(test)]
 mod tests {
+    use ifunc_abi::frame::commit_word;
+
     use super::*;
 
     #[test]
@@ -257,9 +278,9 @@ mod tests {
             assert!(POSTED + Posted::LEN <= layout.slot(1));
             assert!(layout.slot(1).is_multiple_of(BODY_ALIGN));
             assert!(layout.slot(slots) + BODY_ALIGN <= layout.line(0));
-            assert_eq!(layout.commit(slots + 1), layout.commit(1));
+            assert_eq!(layout.slot(slots + 1), layout.slot(1));
             // Sequences wrap as slots do.
-            assert_eq!(layout.commit(0), layout.commit(slots));
+            assert_eq!(layout.slot(0), layout.slot(slots));
             assert_eq!(layout.line(layout.lines() - 1) + BODY_ALIGN, layout.len());
         }
     }
@@ -285,7 +306,7 @@ mod tests {
         let memory = Arc::new(memory);
         let view = View::new(Arc::clone(&memory), layout, 7);
         view.clear();
-        let cleared = [0, 128, 256, 264, 568, 632, 696, 760];
+        let cleared = [0, 128, 256, 264, 544, 608, 672, 736];
         let is_zero = |offset: usize| memory[offset / 8].load(Ordering::Relaxed) == 0;
         assert!(
             (0..layout.len())
@@ -305,8 +326,8 @@ mod tests {
         assert_eq!(posted, Posted { frames: 3, credits });
     }
 
-    #[test]
-    fn only_the_number_of_this_lap_and_connection_has_landed() {
+    /// A view of a small ring, and the words of a slot that the frame of this number and length fills.
+    fn slot_of(sequence: u32, len: u32, nonce: u32) -> (View<Arc<Vec<AtomicU64>>>, [u64; 8]) {
         let layout = Layout::new(RingSize {
             slots: 2,
             data: RingSize::MIN_DATA,
@@ -314,16 +335,47 @@ mod tests {
         let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
         let view = View::new(Arc::new(memory), layout, 7);
         view.clear();
-        assert!((0..5).all(|sequence| !view.has_landed(sequence)));
-        let put = |nonce, sequence, form| {
-            let word = view.word(layout.commit(sequence));
-            word.store(commit_word(nonce, sequence, form), Ordering::Relaxed);
-        };
-        for form in [FrameForm::Short, FrameForm::Long] {
-            put(7, 1, form);
-            assert_eq!(view.landed(1), Some(form));
-            assert!(view.has_landed(1) && !view.has_landed(3) && !view.has_landed(u32::MAX));
-            put(6, 3, form);
+        let body = [1, 1, u64::from(sequence), 1 << 63];
+        let in_slot = (len as usize <= SHORT).then_some(body);
+        let head = head(nonce, [commit_word(sequence, len), 1 << 63, 1 << 63], in_slot);
+        let words = [body, head].concat().try_into().unwrap();
+        (view, words)
+    }
+
+    fn put(view: &View<Arc<Vec<AtomicU64>>>, sequence: u32, words: &[u64; 8], which: impl Fn(usize) -> bool) {
+        for (at, word) in words.iter().enumerate().filter(|(at, _)| which(*at)) {
+            let word_at = view.layout.slot(sequence) + at * 8;
+            view.word(word_at).store(*word, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_frame_has_landed_when_all_its_words_are_there() {
+        for len in [8, SHORT as u32 + 1] {
+            let (view, old) = slot_of(1, len, 7);
+            let (_, new) = slot_of(3, len, 7);
+            for some in 0..1u32 << new.len() {
+                put(&view, 1, &old, |_| true);
+                assert!(view.has_landed(1) && !view.has_landed(3));
+                put(&view, 3, &new, |at| some & 1 << at != 0);
+                // Of a long body nothing is here.
+                let first = if len as usize <= SHORT { 0 } else { 4 };
+                let is_whole = (first..new.len()).all(|at| some & 1 << at != 0 || old[at] == new[at]);
+                assert_eq!(view.has_landed(3), is_whole, "{len}: {some:08b}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_number_of_this_lap_and_connection_has_landed() {
+        for len in [8, SHORT as u32 + 1] {
+            let (view, words) = slot_of(1, len, 7);
+            assert!((1..5).all(|sequence| !view.has_landed(sequence)));
+            put(&view, 1, &words, |_| true);
+            assert_eq!(view.landed(1), Some([commit_word(1, len), 1 << 63, 1 << 63]));
+            assert!(!view.has_landed(3) && !view.has_landed(u32::MAX));
+            let (_, others) = slot_of(3, len, 6);
+            put(&view, 3, &others, |_| true);
             assert!(!view.has_landed(1) && !view.has_landed(3));
         }
     }

@@ -3,10 +3,10 @@
 use std::sync::atomic::{Ordering, fence};
 
 use ::ucx::{Operation, Operations, Posted, Remote, Serialized, Status, Worker};
-use ifunc_abi::frame::{BODY_ALIGN, WORDS, commit_word as first_word, split_commit_word};
+use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word, split_commit_word};
 
-use super::layout::{COMMIT_AT, CREDITS, FrameForm, SHORT, commit_word};
-use super::ring::{HEADER_AT, Place};
+use super::layout::{CREDITS, HEADER_AT, head};
+use super::ring::Place;
 use crate::transport::ucx::credits::{UnderWay, message_of};
 use crate::transport::ucx::engine::{Core, Locked};
 use crate::transport::ucx::events::EventQueue;
@@ -72,81 +72,81 @@ impl Connection {
         let rings = rings.ok_or(NotBegun::Gone)?;
         // Before anything of it is put: see `sleeping`.
         rings.view.post_frames(sequence);
-        let (layout, len) = (rings.peer, len as usize);
-        let (header_at, data, offset, form) = match place {
-            Place::Slot => (SHORT, 0..COMMIT_AT, layout.slot(sequence), FrameForm::Short),
-            Place::Lines(lines) => {
-                let head = layout.line(lines.head) + HEADER_AT;
-                let (data, offset) = match lines.are_whole() {
-                    true => (HEADER_AT..BODY_ALIGN + len, head),
-                    false => {
-                        self.put_header(worker, id, &header, head)?;
-                        (BODY..BODY + len, layout.line(lines.body))
-                    }
-                };
-                (HEADER_AT, data, offset, FrameForm::Long)
+        let (layout, nonce) = (rings.peer, rings.nonce);
+        match place {
+            Place::Slot => {
+                let body = packet.slot_body();
+                packet.set_slot_head(&head(nonce, header, Some(body)));
+                let sending = sending(id, len as usize);
+                self.put_slot(worker, packet, 0, layout.slot(sequence), sending)
             }
-        };
-        write_words(&mut packet.bytes_mut()[header_at..header_at + WORDS], &header);
-        let sending = sending(id, len);
-        let packet = self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
-        self.commit(worker, id, packet, sequence, form)
+            Place::Lines(lines) => {
+                let (data, offset) = (BODY..BODY + len as usize, layout.line(lines.begin));
+                let sending = sending(id, len as usize);
+                let put =
+                    self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
+                worker.fence().map_err(NotBegun::Ucx)?;
+                let head = head(nonce, header, None);
+                self.put_head(worker, id, put, &head, layout.slot(sequence))
+            }
+        }
     }
 
-    /// Puts the header of a frame whose body lies apart.
-    fn put_header(
-        &mut self,
-        worker: &mut Worker<EventQueue, Serialized>,
-        id: ConnectionId,
-        header: &[u64; 3],
-        offset: usize,
-    ) -> Result<(), NotBegun> {
-        let mut packet = worker.handler().pool.take(0);
-        write_words(&mut packet.bytes_mut()[..WORDS], header);
-        let data = 0..WORDS;
-        let put = self.one_sided(worker, packet, sending(id, 0), offset, |to| Operation::Put {
-            to,
-            data,
-        })?;
-        put.into_iter()
-            .for_each(|packet| worker.handler().pool.give(packet));
-        Ok(())
-    }
-
-    /// Puts a frame's commit word, after the frame. The frame's packet is used, if it is here, and returned if UCX is done with it.
-    #[inline(always)]
-    fn commit(
+    /// Puts a slot's head, after a frame's body. The body's packet is used, if it is here, and returned if UCX is done with it.
+    fn put_head(
         &mut self,
         worker: &mut Worker<EventQueue, Serialized>,
         id: ConnectionId,
         packet: Option<Packet>,
-        sequence: u32,
-        form: FrameForm,
+        head: &[u64; 4],
+        slot: usize,
     ) -> Result<Option<Packet>, NotBegun> {
-        // No frame is there yet.
-        failpoint!("transport.commit");
-        let Stage::Put(rings) = &self.stage else {
-            return Err(NotBegun::Gone);
-        };
-        let (word, offset) = (
-            commit_word(rings.nonce, sequence, form),
-            rings.peer.commit(sequence),
-        );
-        worker.fence().map_err(NotBegun::Ucx)?;
         // UCX is done with it, nearly always.
         let is_here = packet.is_some();
         let mut packet = packet.unwrap_or_else(|| worker.handler().pool.take(0));
-        write_words(&mut packet.bytes_mut()[COMMIT_AT..BODY_ALIGN], &[word]);
-        let data = COMMIT_AT..BODY_ALIGN;
-        let put = self.one_sided(worker, packet, sending(id, 0), offset, |to| Operation::Put {
-            to,
-            data,
-        })?;
+        packet.set_slot_head(head);
+        let put = self.put_slot(worker, packet, HEADER_AT, slot, sending(id, 0))?;
         if !is_here && let Some(packet) = put {
             worker.handler().pool.give(packet);
             return Ok(None);
         }
         Ok(put)
+    }
+
+    /// Puts what a packet has of a slot, from this offset on. With it, the frame is there.
+    #[inline(always)]
+    fn put_slot(
+        &mut self,
+        worker: &mut Worker<EventQueue, Serialized>,
+        packet: Packet,
+        begin: usize,
+        slot: usize,
+        sending: Purpose,
+    ) -> Result<Option<Packet>, NotBegun> {
+        // No frame is there yet.
+        failpoint!("transport.commit");
+        let data = begin..BODY_ALIGN;
+        self.one_sided(worker, packet, sending, slot + begin, |to| Operation::Put {
+            to,
+            data,
+        })
+    }
+}
+
+impl Packet {
+    /// The body of a frame that lies in its slot: what is behind the body's end is put, too.
+    #[inline]
+    fn slot_body(&mut self) -> [u64; 4] {
+        let (words, _) = self.bytes_mut()[..HEADER_AT].as_chunks();
+        std::array::from_fn(|word| u64::from_le_bytes(words[word]))
+    }
+
+    #[inline]
+    fn set_slot_head(&mut self, head: &[u64; 4]) {
+        let bytes = &mut self.bytes_mut()[HEADER_AT..BODY_ALIGN];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(head) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
     }
 }
 
@@ -156,13 +156,6 @@ fn sending(connection: ConnectionId, len: usize) -> Purpose {
         connection,
         sent: message_of(len),
         is_packed: false,
-    }
-}
-
-#[inline(always)]
-fn write_words(to: &mut [u8], words: &[u64]) {
-    for (to, word) in to.chunks_exact_mut(8).zip(words) {
-        to.copy_from_slice(&word.to_le_bytes());
     }
 }
 

@@ -1,23 +1,19 @@
 //! Where frames lie, by the count of both sides.
 //!
-//! A frame with a body of at most [`SHORT`] bytes lies in its slot, as a whole. Another one lies in a ring of lines: one line for its
-//! header, whose last [`WORDS`] bytes are the three words, and the body from the next line on. A body that does not fit
-//! behind its header before the ring ends begins at the ring's beginning, and the lines between are left out: they count as taken.
-//! No message says where a frame lies: both sides compute it from the length.
+//! A frame's header lies in its slot, and so does a body of at most [`SHORT`] bytes. Another body lies in a ring of lines. One that does not fit
+//! before the ring ends begins at the ring's beginning, and the lines between are left out: they count as taken.
+//! No message says where a body lies: both sides compute it from the length.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 
-use ifunc_abi::frame::{BODY_ALIGN, WORDS};
+use ifunc_abi::frame::split_commit_word;
 
-use super::layout::{FrameForm, Layout, SHORT, View};
+use super::layout::{Layout, SHORT, View};
 use crate::transport::ucx::credits::{UnderWay, units};
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 
-/// Offset of the words in a header's line.
-pub(crate) const HEADER_AT: usize = BODY_ALIGN - WORDS;
-
-/// Where a frame lies.
+/// Where a body lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In its slot.
@@ -26,21 +22,19 @@ pub(crate) enum Place {
     Lines(Lines),
 }
 
-/// Lines of the ring that a frame takes.
+/// Lines of the ring that a body takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lines {
-    /// The header's line.
-    pub(crate) head: u32,
-    /// The line that the body begins in.
-    pub(crate) body: u32,
-    /// Lines taken, those left out among them.
+    /// The first.
+    pub(crate) begin: u32,
+    /// How many, those left out among them.
     taken: u32,
-    /// The line of the next header.
+    /// The line that the next body begins in, if it fits.
     next: u32,
 }
 
 impl Place {
-    /// The place of a body of `len` bytes whose header, unless it is short, lies in line `at` of `lines`.
+    /// The place of a body of `len` bytes where line `at` of `lines` is the next one.
     fn new(at: u32, lines: u32, len: usize) -> Self {
         match len <= SHORT {
             true => Self::Slot,
@@ -56,7 +50,7 @@ impl Place {
         }
     }
 
-    /// The line of the next header, where this one's would lie in line `at`.
+    /// The next line behind it, where `at` is the next one before it.
     fn next(&self, at: u32) -> u32 {
         match self {
             Self::Slot => at,
@@ -67,23 +61,13 @@ impl Place {
 
 impl Lines {
     fn new(at: u32, lines: u32, len: usize) -> Self {
-        let (behind, units) = (at + 1, units(len) as u32);
-        let (body, left_out) = if units <= lines - behind {
-            (behind, 0)
-        } else {
-            (0, lines - behind)
-        };
+        let (behind, units) = (lines - at, units(len) as u32);
+        let (begin, left_out) = if units <= behind { (at, 0) } else { (0, behind) };
         Self {
-            head: at,
-            body,
-            taken: 1 + left_out + units,
-            next: (body + units) % lines,
+            begin,
+            taken: left_out + units,
+            next: (begin + units) % lines,
         }
-    }
-
-    /// Whether header and body lie together.
-    pub(crate) fn are_whole(&self) -> bool {
-        self.body == self.head + 1
     }
 }
 
@@ -171,34 +155,23 @@ impl Consumer {
         (self.window.released().frames as u32).wrapping_add(1)
     }
 
-    /// The next frame, if it has landed: its words are read once, and validated.
+    /// The next frame, if it has landed: its header is read once, and validated.
     pub(crate) fn poll<M: Deref<Target: AsRef<[AtomicU64]>>>(
         &self,
         view: &View<M>,
     ) -> Result<Option<Landed>, &'static str> {
         let sequence = self.expected();
-        let Some(form) = view.landed(sequence) else {
+        let Some([first, second, third]) = view.landed(sequence) else {
             return Ok(None);
         };
-        let slot = self.layout.slot(sequence);
-        let header = match form {
-            FrameForm::Short => slot + SHORT,
-            FrameForm::Long => self.layout.line(self.at) + HEADER_AT,
-        };
-        let [first, second, third] = view.header(header);
-        let (stated, len) = ifunc_abi::frame::split_commit_word(first);
-        if stated != sequence {
-            return Err("a frame of another number than was committed");
+        let len = split_commit_word(first).1 as usize;
+        if len > self.layout.size().max_body() {
+            return Err("a body larger than a frame can have");
         }
-        let len = len as usize;
         let place = Place::new(self.at, self.layout.lines(), len);
-        let body = match (form, place) {
-            (FrameForm::Short, Place::Slot) => slot,
-            (FrameForm::Long, Place::Lines(lines)) if len <= self.layout.size().max_body() => {
-                self.layout.line(lines.body)
-            }
-            (FrameForm::Long, Place::Lines(_)) => return Err("a body larger than a frame can have"),
-            _ => return Err("a body that does not lie where its length says"),
+        let body = match place {
+            Place::Slot => self.layout.slot(sequence),
+            Place::Lines(lines) => self.layout.line(lines.begin),
         };
         Ok(Some(Landed {
             sequence,
@@ -229,7 +202,7 @@ mod tests {
     use ifunc_abi::frame::commit_word as first_word;
     use proptest::prelude::*;
 
-    use super::super::layout::commit_word;
+    use super::super::layout::{HEADER_AT, head};
     use super::*;
     use crate::transport::RingSize;
 
@@ -242,35 +215,27 @@ mod tests {
         let Place::Lines(lines) = place else {
             return Vec::new();
         };
-        std::iter::once(lines.head)
-            .chain(lines.body..lines.body + units(len) as u32)
-            .collect()
+        (lines.begin..lines.begin + units(len) as u32).collect()
     }
 
     #[test]
-    fn the_largest_body_fits_wherever_its_header_lies_once_the_ring_is_free() {
+    fn the_largest_body_fits_wherever_it_may_begin_once_the_ring_is_free() {
         let layout = Layout::new(SMALL);
         for at in 0..layout.lines() {
             let place = Place::new(at, layout.lines(), SMALL.max_body());
             assert!(place.taken() <= layout.lines().into(), "{at}: {place:?}");
-            let mut lines = lines_of(place, SMALL.max_body());
-            lines.sort_unstable();
-            lines.dedup();
-            assert_eq!(lines.len() as u32, 1 + units(SMALL.max_body()) as u32);
+            let lines = lines_of(place, SMALL.max_body());
+            assert_eq!(lines.len() as u64, units(SMALL.max_body()));
             assert!(lines.iter().all(|&line| line < layout.lines()));
         }
     }
 
     #[test]
-    fn header_and_body_lie_together_unless_the_body_begins_the_ring_again() {
+    fn a_body_lies_together_or_begins_the_ring_again() {
         let lines = Layout::new(SMALL).lines();
-        for (at, len, is_whole) in [
-            (3, SHORT + 1, true),
-            (lines - 2, 64, true),
-            (lines - 2, 65, false),
-        ] {
+        for (at, len, begin) in [(3, SHORT + 1, 3), (lines - 1, 64, lines - 1), (lines - 1, 65, 0)] {
             let place = Lines::new(at, lines, len);
-            assert_eq!(place.are_whole(), is_whole, "{place:?}");
+            assert_eq!(place.begin, begin, "{place:?}");
         }
         assert_eq!(Place::new(3, lines, SHORT), Place::Slot);
         assert_eq!((Place::Slot.taken(), Place::Slot.next(3)), (0, 3));
@@ -287,43 +252,34 @@ mod tests {
         }
     }
 
-    /// What the consumer says of a first frame whose commit word is of this form, and whose header is where that says.
-    fn polled(form: FrameForm, stated: u32, len: usize) -> Result<Option<Landed>, &'static str> {
+    /// What the consumer says of a slot that says so of the first frame.
+    fn polled(sequence: u32, len: usize) -> Result<Option<Landed>, &'static str> {
         let layout = Layout::new(SMALL);
         let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(0)).collect();
-        let header = match form {
-            FrameForm::Short => layout.slot(1) + SHORT,
-            FrameForm::Long => layout.line(0) + HEADER_AT,
-        };
-        let words = [first_word(stated, len as u32), 5, 6];
-        for (at, word) in (header..).step_by(8).zip(words) {
+        let body = (len <= SHORT).then_some([0; 4]);
+        let words = head(7, [first_word(sequence, len as u32), 5, 6], body);
+        for (at, word) in (layout.slot(1) + HEADER_AT..).step_by(8).zip(words) {
             memory[at / 8].store(word, Ordering::Relaxed);
         }
-        memory[layout.commit(1) / 8].store(commit_word(7, 1, form), Ordering::Relaxed);
         Consumer::new(layout).poll(&View::new(Arc::new(memory), layout, 7))
     }
 
     #[test]
-    fn a_body_lies_where_its_length_says_and_nowhere_else() {
+    fn a_body_lies_where_its_length_says() {
         let layout = Layout::new(SMALL);
-        let [slot, line] = [layout.slot(1), layout.line(1)];
-        for (form, len, body) in [
-            (FrameForm::Short, 0, Some(slot)),
-            (FrameForm::Short, SHORT, Some(slot)),
-            (FrameForm::Short, SHORT + 1, None),
-            (FrameForm::Long, SHORT, None),
-            (FrameForm::Long, SHORT + 1, Some(line)),
-            (FrameForm::Long, SMALL.max_body(), Some(line)),
-            (FrameForm::Long, SMALL.max_body() + 1, None),
-            (FrameForm::Long, u32::MAX as usize, None),
+        let [slot, line] = [layout.slot(1), layout.line(0)];
+        for (len, body) in [
+            (0, Some(slot)),
+            (SHORT, Some(slot)),
+            (SHORT + 1, Some(line)),
+            (SMALL.max_body(), Some(line)),
+            (SMALL.max_body() + 1, None),
+            (u32::MAX as usize, None),
         ] {
-            let landed = polled(form, 1, len);
-            assert_eq!(
-                landed.ok().flatten().map(|landed| landed.body),
-                body,
-                "{form:?}, {len}"
-            );
-            assert!(polled(form, 2, len).is_err());
+            let landed = polled(1, len);
+            assert_eq!(landed.is_err(), body.is_none(), "{len}");
+            assert_eq!(landed.ok().flatten().map(|landed| landed.body), body, "{len}");
+            assert_eq!(polled(2, len), Ok(None));
         }
     }
 
@@ -373,7 +329,7 @@ mod tests {
                 while held.len() > most {
                     let (_, _, place) = held.pop_front().unwrap();
                     if let Place::Lines(lines) = place {
-                        prop_assert_eq!(lines.head, incoming.at);
+                        prop_assert!(lines.begin == incoming.at || lines.begin == 0);
                     }
                     incoming.release(place);
                 }
@@ -384,7 +340,7 @@ mod tests {
     #[test]
     fn credits_for_what_was_never_sent_are_refused() {
         let credits = |frames, data| Credits { frames, data };
-        for wrong in [credits(2, 1), credits(1, 4)] {
+        for wrong in [credits(2, 1), credits(1, 3)] {
             let mut out = Producer::new(Layout::new(SMALL));
             assert!(out.is_unconsumed(1));
             out.send(100);
@@ -392,7 +348,7 @@ mod tests {
         }
         let mut out = Producer::new(Layout::new(SMALL));
         out.send(100);
-        assert_eq!(out.credit(credits(1, 3)), Ok(()));
+        assert_eq!(out.credit(credits(1, 2)), Ok(()));
         assert!(!out.is_unconsumed(1));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Rings {
     pub(crate) remote: Option<RemoteMemory>,
     /// Of the peer's ring.
     pub(crate) peer: Layout,
-    /// Of the peer's commit words.
+    /// Of the peer's checksums.
     pub(crate) nonce: u32,
     pub(crate) sleeping: Sleeping,
     /// The peer's last announcement that was answered.

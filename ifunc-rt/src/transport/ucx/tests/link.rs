@@ -355,6 +355,33 @@ fn a_frame_that_lands_without_a_doorbell_is_seen_before_the_sleep() {
 }
 
 #[test]
+fn a_slot_of_another_number_is_no_frame() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = asleep();
+    let layout = Layout::new(ring(64, RingSize::MIN_DATA).to_source);
+    let mut put = |sequence| {
+        put_header(
+            &mut pair.served.engine.lock(),
+            pair.of_target,
+            layout,
+            sequence,
+            0,
+        );
+        for _ in 0..100 {
+            pair.served.engine.poll();
+            pair.here.poll();
+        }
+        pair.source.rx().peek().unwrap().map(|frame| frame.sequence)
+    };
+    for sequence in [0, 2, 3, u32::MAX] {
+        assert_eq!(put(sequence), None, "{sequence}");
+    }
+    assert_eq!(put(1), Some(1));
+}
+
+#[test]
 fn a_connection_that_is_over_is_not_slept_on_and_not_lingered_for() {
     if !has_ucx() {
         return;
