@@ -32,6 +32,7 @@ mod half_open;
 mod handshake;
 mod link;
 mod loopback;
+mod prefetch;
 mod shm;
 #[cfg(any(feature = "ucx", feature = "tls"))]
 mod socket;

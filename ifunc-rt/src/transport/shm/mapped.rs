@@ -7,18 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::barrier::Barriers;
 use super::connection::Connection;
 use super::pace::Pace;
-use super::prefetch;
 use super::ring::shared::{Shared, SideState};
 use super::ring::words;
 use super::segment::{Apart, Side, SideWords, Slot};
+use crate::transport::prefetch;
 
 /// Slots between the committed one and the one whose line the producer requests: as many as it fills while a line comes. What
 /// the consumer's processor fetches ahead takes back lines that were requested earlier (32 bytes 47 → 30 ns with 6 instead of
 /// 16).
 const AHEAD: u64 = 6;
 
-/// Bytes of a received body that are requested at once: the processor requests what follows by itself.
-const FIRST: usize = 1 << 10;
 /// The producer requests as many bytes after a body as the body had. In a stream it does so for bodies up to this length only:
 /// the stores of a longer one request the same lines a moment later.
 const NEXT: usize = 4 << 10;
@@ -164,7 +162,7 @@ unsafe impl Shared for Mapped {
 
     #[inline]
     fn body_found(&self, at: usize, len: usize) {
-        prefetch::each_line(self.data(at), len.min(FIRST), prefetch::for_reading);
+        prefetch::body(self.data(at), len);
     }
 
     fn load_credits(&self) -> [u64; 2] {

@@ -25,7 +25,6 @@ mod listener;
 mod mapped;
 mod mapping;
 mod pace;
-mod prefetch;
 mod ready;
 mod ring;
 mod segment;

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use ifunc_abi::frame::split_commit_word;
 
 use super::layout::{Layout, SHORT, View};
+use crate::transport::prefetch;
 use crate::transport::ucx::credits::{UnderWay, units};
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 
@@ -171,7 +172,11 @@ impl Consumer {
         let place = Place::new(self.at, self.layout.lines(), len);
         let body = match place {
             Place::Slot => self.layout.slot(sequence),
-            Place::Lines(lines) => self.layout.line(lines.begin),
+            Place::Lines(lines) => {
+                let at = self.layout.line(lines.begin);
+                prefetch::body(view.body(at), len);
+                at
+            }
         };
         Ok(Some(Landed {
             sequence,

@@ -57,6 +57,13 @@ pub(super) fn each_line(ptr: *const u8, len: usize, hint: impl Fn(*const u8)) {
     }
 }
 
+/// Fetches the beginning of a body of `len` bytes that was found: the processor fetches what follows by itself.
+#[inline]
+pub(super) fn body(ptr: *const u8, len: usize) {
+    const FIRST: usize = 1 << 10;
+    each_line(ptr, len.min(FIRST), for_reading);
+}
+
 /// Ticks of a clock that costs next to nothing to read: precise enough to recognise a stream. Where there is no such clock, 0.
 #[inline]
 pub(super) fn ticks() -> u64 {
