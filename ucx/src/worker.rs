@@ -254,9 +254,11 @@ impl<H: Handler, M: Mode> Worker<H, M> {
 
     /// Makes the descriptor readable by what happens next. `false`: something has happened; progress, and arm again.
     ///
-    /// [Progress](Self::progress) until nothing happens before. When the last endpoint over a transport is closed, UCX stops watching that
-    /// transport, and goes on by other means in the next round in which nothing happens. A worker that is armed before that round is not
-    /// woken by a peer that leaves, and keeps its socket.
+    /// [Progress](Self::progress) until nothing happens in two successive rounds before, also after `false`. When the last endpoint over a
+    /// transport is closed, UCX stops watching that transport, and goes on by other means in the next round in which nothing happens. A
+    /// worker that is armed before that round is not woken by a peer that leaves, and keeps its socket. The second round is for what UCX
+    /// defers: over a transport that no endpoint uses, a round that finds the end of a socket reports that nothing happened, and the next
+    /// round closes the socket. A worker that is armed between the two keeps the socket until something else wakes it.
     ///
     /// # Errors
     /// UCX refused.

@@ -10,6 +10,18 @@ use super::engine::Locked;
 const ROUNDS: usize = 64;
 /// The same, where UCX was stuck before.
 const FEW_ROUNDS: usize = 8;
+/// Rounds of progress in succession in which nothing happens, before the worker is armed where an endpoint was closed or arming found
+/// something to do. Why one is not enough, [`Worker::arm`](::ucx::Worker::arm) says.
+pub(super) const QUIET_ROUNDS: u32 = 2;
+
+/// How many such rounds are due after a round of progress, where so many were due before it. `some`: something happened in it.
+pub(super) fn due_after(due: u32, some: bool) -> u32 {
+    match (due, some) {
+        (0, _) => 0,
+        (_, true) => QUIET_ROUNDS,
+        (due, false) => due - 1,
+    }
+}
 
 /// Why the worker is not armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +70,7 @@ impl Locked<'_> {
     pub(super) fn try_arm(&mut self) -> Result<(), Unarmed<Status>> {
         let (armed, stuck) = try_arm(
             self,
-            self.state.is_settling,
+            self.state.quiet_rounds_due,
             self.state.stuck,
             |locked| locked.worker.arm(),
             Locked::progress,
@@ -81,12 +93,12 @@ impl Locked<'_> {
     }
 }
 
-/// Arms; where that finds something to do, and where an endpoint was closed (`is_settling`), only after a round of progress in which
-/// nothing happens: why, [`Worker::arm`](::ucx::Worker::arm) says. `progress` says whether anything happened. Returns how often in
-/// succession it was stuck, too, which it was `stuck` times before.
+/// Arms, after so many rounds of progress in succession in which nothing happens as are due; where arming finds something to do,
+/// [`QUIET_ROUNDS`] are due before the next attempt. `progress` says whether anything happened. Returns how often in succession it was stuck,
+/// too, which it was `stuck` times before.
 fn try_arm<T, E>(
     what: &mut T,
-    mut is_settling: bool,
+    mut due: u32,
     stuck: u32,
     mut arm: impl FnMut(&mut T) -> Result<bool, E>,
     mut progress: impl FnMut(&mut T) -> bool,
@@ -94,14 +106,17 @@ fn try_arm<T, E>(
     let rounds = if stuck == 0 { ROUNDS } else { FEW_ROUNDS };
     let mut some = false;
     for _ in 0..rounds {
-        if is_settling && progress(what) {
-            some = true;
-            continue;
+        if due > 0 {
+            let happened = progress(what);
+            some |= happened;
+            due = due_after(due, happened);
+            if due > 0 {
+                continue;
+            }
         }
-        is_settling = true;
         match arm(what) {
             Ok(true) => return (Ok(()), 0),
-            Ok(false) => {}
+            Ok(false) => due = QUIET_ROUNDS,
             Err(status) => return (Err(Unarmed::Refused(status)), 0),
         }
     }
@@ -128,10 +143,10 @@ mod tests {
     /// What arming says.
     type Said = Result<bool, &'static str>;
 
-    /// Arms where the first `busy` attempts find something to do, an event comes in each round of `some`, and the attempt after the
-    /// busy ones says `then`. With it, how many rounds of progress there were.
+    /// Arms where so many rounds are due, the first `busy` attempts find something to do, an event comes in each round of `some`, and the
+    /// attempt after the busy ones says `then`. With it, how many rounds of progress there were.
     fn after(
-        is_settling: bool,
+        due: u32,
         busy: usize,
         some: std::ops::Range<usize>,
         then: Said,
@@ -141,7 +156,7 @@ mod tests {
             attempts += 1;
             if attempts <= busy { Ok(false) } else { then }
         };
-        let (armed, stuck) = try_arm(&mut (), is_settling, 0, arm, |()| {
+        let (armed, stuck) = try_arm(&mut (), due, 0, arm, |()| {
             rounds += 1;
             some.contains(&(rounds - 1))
         });
@@ -152,61 +167,57 @@ mod tests {
     #[test]
     fn events_before_a_sleep_are_dispatched_in_bounded_rounds() {
         let last = ROUNDS - 1..ROUNDS;
-        assert_eq!(after(true, 0, 0..0, Ok(true)), (Ok(()), 1));
-        assert_eq!(after(true, ROUNDS - 1, 0..0, Ok(true)), (Ok(()), ROUNDS));
+        assert_eq!(after(2, ROUNDS / 2 - 1, 0..0, Ok(true)), (Ok(()), ROUNDS));
+        assert_eq!(after(2, usize::MAX, last, Ok(true)), (Err(Unarmed::Busy), ROUNDS));
         assert_eq!(
-            after(true, usize::MAX, last, Ok(true)),
-            (Err(Unarmed::Busy), ROUNDS)
-        );
-        assert_eq!(
-            after(true, usize::MAX, 0..0, Ok(true)),
+            after(2, usize::MAX, 0..0, Ok(true)),
             (Err(Unarmed::Stuck), ROUNDS)
         );
     }
 
     #[test]
-    fn after_a_close_it_is_armed_only_after_a_round_in_which_nothing_happened() {
-        assert_eq!(after(true, 0, 0..3, Ok(true)), (Ok(()), 4));
-        assert_eq!(after(true, 1, 1..3, Ok(true)), (Ok(()), 4));
-        assert_eq!(
-            after(true, 0, 0..usize::MAX, Ok(true)),
-            (Err(Unarmed::Busy), ROUNDS)
-        );
+    fn after_a_close_it_is_armed_only_after_two_rounds_in_succession_in_which_nothing_happened() {
+        assert_eq!(after(2, 0, 0..0, Ok(true)), (Ok(()), 2));
+        assert_eq!(after(2, 0, 0..3, Ok(true)), (Ok(()), 5));
+        assert_eq!(after(2, 0, 1..2, Ok(true)), (Ok(()), 4), "not in succession");
+        // One was before.
+        assert_eq!(after(1, 0, 0..0, Ok(true)), (Ok(()), 1));
+        assert_eq!(after(1, 0, 0..1, Ok(true)), (Ok(()), 3));
+        assert_eq!(after(2, 0, 0..usize::MAX, Ok(true)), (Err(Unarmed::Busy), ROUNDS));
     }
 
     #[test]
     fn without_a_close_it_is_armed_at_once() {
-        assert_eq!(after(false, 0, 0..0, Ok(true)), (Ok(()), 0));
+        assert_eq!(after(0, 0, 0..0, Ok(true)), (Ok(()), 0));
         // Unless arming finds something to do.
-        assert_eq!(after(false, 1, 0..1, Ok(true)), (Ok(()), 2));
+        assert_eq!(after(0, 1, 0..0, Ok(true)), (Ok(()), 2));
+        assert_eq!(after(0, 1, 1..2, Ok(true)), (Ok(()), 4));
+        assert_eq!(after(2, 1, 2..3, Ok(true)), (Ok(()), 5));
     }
 
     #[test]
     fn where_it_was_stuck_before_there_are_fewer_rounds() {
         let mut rounds = 0;
         let never = |_: &mut ()| Ok::<_, ()>(false);
-        let armed = try_arm(&mut (), true, 7, never, |()| {
+        let armed = try_arm(&mut (), 2, 7, never, |()| {
             rounds += 1;
             false
         });
         assert_eq!((armed, rounds), ((Err(Unarmed::Stuck), 8), FEW_ROUNDS));
         // Whatever else it is, it is not stuck any more.
+        assert_eq!(try_arm(&mut (), 2, 7, never, |()| true), (Err(Unarmed::Busy), 0));
         assert_eq!(
-            try_arm(&mut (), true, 7, never, |()| true),
-            (Err(Unarmed::Busy), 0)
-        );
-        assert_eq!(
-            try_arm(&mut (), true, 7, |()| Ok::<_, ()>(true), |()| false),
+            try_arm(&mut (), 2, 7, |()| Ok::<_, ()>(true), |()| false),
             (Ok(()), 0)
         );
-        let refused = try_arm(&mut (), true, 7, |()| Err("no"), |()| false);
+        let refused = try_arm(&mut (), 2, 7, |()| Err("no"), |()| false);
         assert_eq!(refused, (Err(Unarmed::Refused("no")), 0));
     }
 
     #[test]
     fn a_refusal_is_not_taken_for_armed() {
         let refused = Err(Unarmed::Refused("no"));
-        assert_eq!(after(true, 3, 0..1, Err("no")), (refused, 5));
+        assert_eq!(after(2, 3, 0..1, Err("no")), (refused, 9));
     }
 
     #[test]

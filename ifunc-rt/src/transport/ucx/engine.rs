@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ::ucx::{Error, Features, Library, Serialized, Worker, code, raw};
 use ifunc_abi::frame::BODY_ALIGN;
 
+use super::arming::due_after;
 use super::attached::{Attached, WorkerError, WorkerOptions};
 use super::events::EventQueue;
 use super::exit::{self, Busy};
@@ -382,7 +383,7 @@ impl Locked<'_> {
         }
         let _in_progress = self.attached().map(Attached::enter_progress);
         let some = self.worker.progress();
-        self.state.is_settling &= some;
+        self.state.quiet_rounds_due = due_after(self.state.quiet_rounds_due, some);
         some
     }
 

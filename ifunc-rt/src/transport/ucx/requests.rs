@@ -7,6 +7,7 @@ use ::ucx::{
     Worker,
 };
 
+use super::arming::QUIET_ROUNDS;
 use super::credits::message_of;
 use super::engine::{Core, Locked};
 use super::events::{Data, EventQueue};
@@ -125,7 +126,7 @@ impl Locked<'_> {
         if self.state.closed {
             return None;
         }
-        self.state.is_settling = true;
+        self.state.quiet_rounds_due = QUIET_ROUNDS;
         let mut packet = self.packet(0);
         packet.set_purpose(Purpose::Closing);
         let force = true;

@@ -95,8 +95,8 @@ pub(super) struct State {
     pub(super) sleeps: u32,
     /// How often in succession the worker could not be armed because of messages that peers do not take.
     pub(super) stuck: u32,
-    /// Whether an endpoint was closed, and something has happened in every round of progress since.
-    pub(super) is_settling: bool,
+    /// How many rounds of progress in succession, in which nothing happens, are due before the worker is armed: an endpoint was closed.
+    pub(super) quiet_rounds_due: u32,
     /// Makes random nonces: its keys are from the system's random numbers.
     nonces: RandomState,
 }

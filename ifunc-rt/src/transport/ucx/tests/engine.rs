@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::in_hand::{engine, insert, open, open_with};
 use super::*;
 use crate::transport::handshake::HANDSHAKE_TIMEOUT;
+use crate::transport::ucx::arming::QUIET_ROUNDS;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::events::{Data, Event};
 use crate::transport::ucx::handshake::LONGEST;
@@ -284,7 +285,7 @@ fn a_notice_has_the_length_that_it_says_and_a_bounded_one() {
 }
 
 #[test]
-fn a_close_is_settled_by_a_round_of_progress_in_which_nothing_happens() {
+fn a_close_is_settled_by_rounds_of_progress_in_which_nothing_happens() {
     if !has_ucx() {
         return;
     }
@@ -292,11 +293,15 @@ fn a_close_is_settled_by_a_round_of_progress_in_which_nothing_happens() {
     let address = there.lock().address().unwrap();
     let mut locked = here.lock();
     let endpoint = locked.connect_to_worker(&address).unwrap();
-    assert!(!locked.state.is_settling);
+    assert_eq!(locked.state.quiet_rounds_due, 0);
     locked.close(endpoint);
-    assert!(locked.state.is_settling);
-    wait_for("a round in which nothing happens", || {
-        (!locked.progress_worker()).then_some(())
+    assert_eq!(locked.state.quiet_rounds_due, QUIET_ROUNDS);
+    let mut quiet = 0;
+    wait_for("rounds in which nothing happens", || {
+        quiet = if locked.progress_worker() { 0 } else { quiet + 1 };
+        assert_eq!(locked.state.quiet_rounds_due, QUIET_ROUNDS - quiet);
+        (quiet == QUIET_ROUNDS).then_some(())
     });
-    assert!(!locked.state.is_settling);
+    locked.progress_worker();
+    assert_eq!(locked.state.quiet_rounds_due, 0);
 }

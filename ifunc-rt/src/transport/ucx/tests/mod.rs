@@ -44,6 +44,7 @@ mod one_process;
 mod peer;
 mod places;
 mod routes;
+mod sleeping;
 mod two_processes;
 mod unauthenticated;
 mod unauthenticated_put;

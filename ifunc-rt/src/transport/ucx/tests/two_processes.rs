@@ -81,37 +81,13 @@ impl Other {
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
-    pub(super) fn fds(&self) -> usize {
+    pub(super) fn fds(&self) -> Vec<String> {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
             .unwrap()
-            .count()
-    }
-
-    /// The local addresses, as the kernel prints them, of the sockets by which others reach it over the network.
-    fn reachable_at(&self) -> Vec<String> {
-        let proc = format!("/proc/{}", self.child.id());
-        let inodes: Vec<_> = std::fs::read_dir(format!("{proc}/fd"))
-            .unwrap()
             .flatten()
-            .filter_map(|fd| {
-                let link = std::fs::read_link(fd.path()).ok()?;
-                let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-                Some(inode.to_owned())
-            })
-            .collect();
-        let mut found = Vec::new();
-        for table in ["tcp", "tcp6", "udp", "udp6"] {
-            let sockets = std::fs::read_to_string(format!("{proc}/net/{table}")).unwrap();
-            for line in sockets.lines().skip(1) {
-                let fields: Vec<_> = line.split_whitespace().collect();
-                let (local, state, inode) = (fields[1], fields[3], fields[9]);
-                let listens = state == "0A" || table.starts_with("udp");
-                if listens && inodes.iter().any(|own| own == inode) {
-                    found.push(local.to_owned());
-                }
-            }
-        }
-        found
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .map(|open| open.display().to_string())
+            .collect()
     }
 }
 
@@ -120,6 +96,35 @@ impl Drop for Other {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The inodes of the sockets that a process has open.
+pub(super) fn sockets(process: u32) -> Vec<String> {
+    let fds = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    fds.flatten()
+        .filter_map(|fd| {
+            let link = std::fs::read_link(fd.path()).ok()?;
+            let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(inode.to_owned())
+        })
+        .collect()
+}
+
+/// The local addresses, as the kernel prints them, of those among these sockets by which others reach a process over the network.
+pub(super) fn reachable_at(process: u32, sockets: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        let lines = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap();
+        for line in lines.lines().skip(1) {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            let (local, state, inode) = (fields[1], fields[3], fields[9]);
+            let listens = state == "0A" || table.starts_with("udp");
+            if listens && sockets.iter().any(|own| own == inode) {
+                found.push(local.to_owned());
+            }
+        }
+    }
+    found
 }
 
 /// What the other process does.
@@ -139,6 +144,7 @@ fn child() {
         "echoes" => be_echoed(&address),
         "survive" => super::vanished::survive(&address),
         "exit" => exit_beside_connections(&address),
+        "sleeper" => super::sleeping::sleep_beside_ending_socket(),
         "stream" => stream(connect(&address.parse().unwrap(), soon()).unwrap()),
         role => panic!("no role {role}"),
     }
@@ -235,7 +241,8 @@ fn only_the_loopback_device_is_listened_on(mode: Mode) {
     let other = Other::start("echo", &any(mode).to_string(), &[]);
     let mut link = connect(&other.address(), soon()).unwrap();
     echoes(&mut link, 1, 10).unwrap();
-    let reachable = other.reachable_at();
+    let process = other.child.id();
+    let reachable = reachable_at(process, &sockets(process));
     // Where sources ask for its worker, and UCX's own port.
     assert!(reachable.len() >= 2, "{reachable:?}");
     assert!(
@@ -372,10 +379,19 @@ fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(mode: Mode) {
             echoes(&mut link, n, 1000).unwrap();
         }
         // The last one's end is noticed a moment later.
-        let least = wait_for("descriptors to be closed", || {
+        let deadline = soon();
+        let least = loop {
             let now = other.fds();
-            (fds.is_empty() || now <= fds[0]).then_some(now)
-        });
+            if fds.first().is_none_or(|first: &Vec<_>| now.len() <= first.len()) {
+                break now;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "open still: {now:?}; before: {:?}",
+                fds[0]
+            );
+            std::thread::yield_now();
+        };
         fds.push(least);
     }
     let mut link = connect(&other.address(), soon()).unwrap();
