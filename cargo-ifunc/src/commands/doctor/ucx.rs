@@ -49,7 +49,7 @@ fn put_order(version: (u32, u32)) -> Option<Finding> {
         Finding::warning(
             "UCX puts",
             format!("before {major}.{minor}, puts may be seen in another order than they were made in"),
-            "`ucx-put` does not rely on it: it fences, then puts a commit word of its own; programs of yours that put should do the same",
+            "`ucx-put` does not rely on it: a short frame has a checksum, and a longer one is fenced; programs of yours that put need a fence, too",
         )
     })
 }

@@ -14,9 +14,10 @@ const FEW_ROUNDS: usize = 8;
 /// something to do. Why one is not enough, [`Worker::arm`](::ucx::Worker::arm) says.
 pub(super) const QUIET_ROUNDS: u32 = 2;
 
-/// How many such rounds are due after a round of progress, where so many were due before it. `some`: something happened in it.
-pub(super) fn due_after(due: u32, some: bool) -> u32 {
-    match (due, some) {
+/// Quiet rounds that the worker needs before it is armed, where it needed `due` of them before a round of progress in which something `happened`
+/// or not.
+pub(super) fn due_after(due: u32, happened: bool) -> u32 {
+    match (due, happened) {
         (0, _) => 0,
         (_, true) => QUIET_ROUNDS,
         (due, false) => due - 1,

@@ -3,7 +3,7 @@
 //! ```text
 //! +0     credits of the direction away from here: frames in bits 0–31, lines in 32–63     put by the peer
 //! +128   number of the peer's last announcement that it is about to sleep                 put by the peer
-//! +256   frames committed; credits given, as above                                        got by the peer
+//! +256   frames posted; credits given, as above                                           got by the peer
 //! +512   slots of 64 bytes                                                                put by the peer
 //! ...    ring of lines of 64 bytes                                                        put by the peer
 //! ```
@@ -12,10 +12,11 @@
 //! |---|---|
 //! | 0–31 | a body of up to 32 bytes; a longer one lies in the [ring](super::ring) |
 //! | 32–55 | the three words of the frame's header, the first of which has its number |
-//! | 56–63 | [checksum](View::landed) of the header, the connection's nonce, and a body that lies here |
+//! | 56–63 | checksum of the header, the connection's nonce, and a body that lies here |
 //!
-//! UCX does not say in which order the bytes of one put land. So a slot says itself that it is whole: its receiver reads the number, and then
-//! whether the checksum is right. A frame with a short body is one put, and nothing has to be put behind it.
+//! UCX does not say in which order the bytes of one put land. So a slot shows by itself that it is whole: its receiver reads the number, and then
+//! whether the checksum is right. A frame with a short body is one put, and nothing has to be put after it. That a word lands after a put
+//! that was made once its slot was released, is ruled out: the bytes of one put are under way together.
 //!
 //! Numbers are in the machine's own order: both sides run little-endian machines.
 
@@ -48,6 +49,7 @@ pub(crate) const SHORT: usize = 32;
 pub(crate) const HEADER_AT: usize = SHORT;
 /// Where the checksum lies in a slot.
 const CHECKSUM_AT: usize = HEADER_AT + WORDS;
+const WORDS_OF_SLOT: usize = BODY_ALIGN / 8;
 const _: () = assert!(CHECKSUM_AT + 8 == BODY_ALIGN);
 /// Multiple at which the ring begins.
 const PAGE: usize = 4096;
@@ -125,7 +127,7 @@ impl Layout {
 pub(crate) struct View<M = Arc<Memory>> {
     memory: M,
     layout: Layout,
-    /// What makes checksums this connection's: the memory may have been another one's.
+    /// What makes checksums this connection's: UCX may reuse the memory of an earlier one.
     nonce: u32,
 }
 
@@ -183,12 +185,12 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
         self.word(ANNOUNCED).store(number, Ordering::Release);
     }
 
-    /// Frames committed by this side.
+    /// Frames posted by this side.
     pub(crate) fn frames_posted(&self) -> u32 {
         self.word(POSTED).load(Ordering::Relaxed) as u32
     }
 
-    /// Posts that this many frames are committed: before [`announced`](Self::announced) is read after a fence.
+    /// Says that this many frames are posted: before [`announced`](Self::announced) is read after a fence.
     pub(crate) fn post_frames(&self, frames: u32) {
         self.word(POSTED).store(frames.into(), Ordering::Release);
     }
@@ -206,9 +208,8 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     /// The header of the frame of this number, if it has landed; what the frame consists of may then be read.
     #[inline]
     pub(crate) fn landed(&self, sequence: u32) -> Option<[u64; 3]> {
-        const WORDS: usize = BODY_ALIGN / 8;
         let slot = self.layout.slot(sequence) / 8;
-        let slot: &[_; WORDS] = self.words()[slot..][..WORDS].try_into().ok()?;
+        let slot: &[_; WORDS_OF_SLOT] = self.words()[slot..][..WORDS_OF_SLOT].try_into().ok()?;
         let word = |at: usize| slot[at / 8].load(Ordering::Relaxed);
         let first = word(HEADER_AT);
         let (number, len) = split_commit_word(first);
@@ -231,33 +232,38 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     }
 }
 
-/// A slot without its body: the header, and the checksum of a frame whose slot has this body.
+/// The end of a slot behind the body: the header, and the checksum of a frame whose slot has this body.
 #[inline]
-pub(crate) fn head(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> [u64; 4] {
+pub(crate) fn trailer(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> [u64; 4] {
     let [first, second, third] = header;
     [first, second, third, checksum(nonce, header, body)]
 }
 
-/// What is right only if all of these words have landed: each pair is folded as [wyhash](https://github.com/wangyi-fudan/wyhash) does it, so a
-/// slot some of whose words are old passes once in 2⁶⁴ times.
+/// The checksum of a slot. A slot some of whose words are an older frame's has another one, but for one in 2⁶⁴: words are folded in pairs, as
+/// [wyhash](https://github.com/wangyi-fudan/wyhash) does it. The nonce is in each pair of a body's, so its author, who does not know the nonce, cannot make
+/// a body of which words do not count.
 #[inline]
 fn checksum(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> u64 {
     let fold = |one: u64, other: u64| {
         let product = u128::from(one) * u128::from(other);
         product as u64 ^ (product >> 64) as u64
     };
+    let nonce = u64::from(nonce).wrapping_mul(0x5899_65cc_7537_4cc3);
     let [first, second, third] = header;
-    let head = fold(first ^ 0xa076_1d64_78bd_642f, second ^ 0xe703_7ed1_a0b4_28db);
-    let rest = fold(
-        third ^ 0x8ebc_6af0_9c88_c6e3,
-        u64::from(nonce) ^ 0x5899_65cc_7537_4cc3,
-    );
-    let sum = head.wrapping_add(rest);
+    let begin = fold(first ^ 0xa076_1d64_78bd_642f, second ^ 0xe703_7ed1_a0b4_28db);
+    let end = fold(third ^ 0x8ebc_6af0_9c88_c6e3, nonce ^ 0xa0b4_28db_e703_7ed1);
+    let sum = begin.wrapping_add(end);
     let Some([one, two, three, four]) = body else {
         return sum;
     };
-    let begin = fold(one ^ 0x1d8e_4e27_c47d_124f, two ^ 0xeb44_acca_b455_d165);
-    let end = fold(three ^ 0x9e37_79b9_7f4a_7c15, four ^ 0xd6e8_feb8_6659_fd93);
+    let begin = fold(
+        one ^ 0x1d8e_4e27_c47d_124f ^ nonce,
+        two ^ 0xeb44_acca_b455_d165 ^ nonce,
+    );
+    let end = fold(
+        three ^ 0x9e37_79b9_7f4a_7c15 ^ nonce,
+        four ^ 0xd6e8_feb8_6659_fd93 ^ nonce,
+    );
     sum.wrapping_add(begin).wrapping_add(end)
 }
 
@@ -326,8 +332,9 @@ mod tests {
         assert_eq!(posted, Posted { frames: 3, credits });
     }
 
-    /// A view of a small ring, and the words of a slot that the frame of this number and length fills.
-    fn slot_of(sequence: u32, len: u32, nonce: u32) -> (View<Arc<Vec<AtomicU64>>>, [u64; 8]) {
+    type Small = View<Arc<Vec<AtomicU64>>>;
+
+    fn small_view() -> Small {
         let layout = Layout::new(RingSize {
             slots: 2,
             data: RingSize::MIN_DATA,
@@ -335,14 +342,20 @@ mod tests {
         let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
         let view = View::new(Arc::new(memory), layout, 7);
         view.clear();
-        let body = [1, 1, u64::from(sequence), 1 << 63];
-        let in_slot = (len as usize <= SHORT).then_some(body);
-        let head = head(nonce, [commit_word(sequence, len), 1 << 63, 1 << 63], in_slot);
-        let words = [body, head].concat().try_into().unwrap();
-        (view, words)
+        view
     }
 
-    fn put(view: &View<Arc<Vec<AtomicU64>>>, sequence: u32, words: &[u64; 8], which: impl Fn(usize) -> bool) {
+    /// The words of a slot with a frame of this number and length. Each differs from that of any other frame.
+    fn slot_of(sequence: u32, len: u32, nonce: u32) -> [u64; 8] {
+        let [one, two, three, four, second, third] =
+            [1, 2, 3, 4, 5, 6].map(|word| u64::from(sequence) << 60 | u64::from(len) << 8 | word);
+        let body = [one, two, three, four];
+        let in_slot = (len as usize <= SHORT).then_some(body);
+        let trailer = trailer(nonce, [commit_word(sequence, len), second, third], in_slot);
+        [body, trailer].concat().try_into().unwrap()
+    }
+
+    fn put(view: &Small, sequence: u32, words: &[u64; 8], which: impl Fn(usize) -> bool) {
         for (at, word) in words.iter().enumerate().filter(|(at, _)| which(*at)) {
             let word_at = view.layout.slot(sequence) + at * 8;
             view.word(word_at).store(*word, Ordering::Relaxed);
@@ -351,32 +364,67 @@ mod tests {
 
     #[test]
     fn a_frame_has_landed_when_all_its_words_are_there() {
-        for len in [8, SHORT as u32 + 1] {
-            let (view, old) = slot_of(1, len, 7);
-            let (_, new) = slot_of(3, len, 7);
+        let view = small_view();
+        let lens = [8, SHORT as u32 + 1];
+        for (len, len_before) in lens.into_iter().flat_map(|len| lens.map(|before| (len, before))) {
+            let (old, new) = (slot_of(1, len_before, 7), slot_of(3, len, 7));
+            // Of a long body nothing is here.
+            let first = if len as usize <= SHORT { 0 } else { 4 };
+            assert!((first..new.len()).all(|at| old[at] != new[at]));
             for some in 0..1u32 << new.len() {
                 put(&view, 1, &old, |_| true);
                 assert!(view.has_landed(1) && !view.has_landed(3));
                 put(&view, 3, &new, |at| some & 1 << at != 0);
-                // Of a long body nothing is here.
-                let first = if len as usize <= SHORT { 0 } else { 4 };
-                let is_whole = (first..new.len()).all(|at| some & 1 << at != 0 || old[at] == new[at]);
+                let is_whole = (first..new.len()).all(|at| some & 1 << at != 0);
                 assert_eq!(view.has_landed(3), is_whole, "{len}: {some:08b}");
             }
         }
     }
 
+    /// Whatever words a body has: without the nonce, one of them could make that the other one of its pair does not count.
+    #[test]
+    fn no_word_of_a_body_hides_another() {
+        let header = [commit_word(3, 32), 5, 6];
+        let keys = [
+            0x1d8e_4e27_c47d_124f,
+            0xeb44_acca_b455_d165,
+            0x9e37_79b9_7f4a_7c15,
+            0xd6e8_feb8_6659_fd93,
+        ];
+        for (hiding, hidden) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
+            for key in [keys[hiding], !keys[hiding]] {
+                let mut body = [0; 4];
+                body[hiding] = key;
+                let before = checksum(7, header, Some(body));
+                body[hidden] = 1;
+                assert_ne!(checksum(7, header, Some(body)), before);
+            }
+        }
+    }
+
+    /// Another one is another version of the wire format.
+    #[test]
+    fn the_checksum_is_that_of_this_version() {
+        let header = [commit_word(3, 32), 5, 6];
+        let sums = [None, Some([1, 2, 3, 4])].map(|body| checksum(7, header, body));
+        assert_eq!(sums, [0x3d9a_5b56_4ac3_af82, 0xc8e2_7e6e_3b5e_64c8]);
+    }
+
     #[test]
     fn only_the_number_of_this_lap_and_connection_has_landed() {
         for len in [8, SHORT as u32 + 1] {
-            let (view, words) = slot_of(1, len, 7);
-            assert!((1..5).all(|sequence| !view.has_landed(sequence)));
+            let view = small_view();
+            let words = slot_of(1, len, 7);
+            assert!((0..5).all(|sequence| !view.has_landed(sequence)));
             put(&view, 1, &words, |_| true);
-            assert_eq!(view.landed(1), Some([commit_word(1, len), 1 << 63, 1 << 63]));
+            assert_eq!(view.landed(1).map(|header| header[0]), Some(commit_word(1, len)));
             assert!(!view.has_landed(3) && !view.has_landed(u32::MAX));
-            let (_, others) = slot_of(3, len, 6);
-            put(&view, 3, &others, |_| true);
+            put(&view, 3, &slot_of(3, len, 6), |_| true);
             assert!(!view.has_landed(1) && !view.has_landed(3));
         }
+        let mut view = small_view();
+        view.nonce = 0;
+        put(&view, 1, &[0; 8], |_| true);
+        assert!((0..5).all(|sequence| !view.has_landed(sequence)));
     }
 }

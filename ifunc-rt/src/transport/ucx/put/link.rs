@@ -86,13 +86,15 @@ impl Outbound for Sender {
 
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
         let (mut packet, reserved) = self.outbox.take(len);
-        // Bytes after the header's line.
+        // Bytes of the packet behind the slot's.
         let mut after = len;
         if len <= SHORT {
             header.flags = header.flags.union(FrameFlags::INLINE);
             if reserved > SHORT {
                 packet.bytes_mut().copy_within(BODY..BODY + len, 0);
             }
+            // The packet had another use before.
+            packet.bytes_mut()[len..SHORT].fill(0);
             after = 0;
         }
         let frame = self.producer.send(len);

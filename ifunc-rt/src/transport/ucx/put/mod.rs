@@ -5,15 +5,13 @@
 //!
 //! **Memory.** Each side lets UCX allocate the ring that it receives in, so that over shared memory UCX writes it directly, and
 //! gives its address and remote key away in the handshake ([`offer`]). [`layout`] says what lies where: a
-//! *slot* per frame, which ends with a *commit word*, words of the connection, and a ring of lines for bodies that are longer than a slot
-//! ([`ring`]).
+//! *slot* of one cache line per frame, with its header and a *checksum*, words of the connection, and a ring of lines for bodies that are longer than a
+//! slot has room for ([`ring`]).
 //!
-//! **A frame** is two puts: body and header, which lie together; a fence of the worker; the commit word, `nonce << 32 |
-//! sequence`. What lies last in one put does not land last, so nothing is read before the commit word. Only commit words are
-//! looked for, each at the one place where its number belongs, so no body looks like a frame; the nonce is the connection's and the
-//! sequence the lap's, so nothing that was left there does. A short body and its header lie in the slot: the receiver, which polls the commit
-//! word, has them in the same cache line. A longer body follows its header in the ring, and the commit word says so; where they lie apart, once
-//! a lap, such a frame is three puts.
+//! **A frame** with a short body is one put of its slot: body, header and checksum. What lies last in one put does not land last, so the receiver, which
+//! polls the number in the header, takes the frame only once the checksum is right. Numbers are looked for at the one place where each belongs, so no
+//! body looks like a frame; checksums are of the connection's nonce and of the lap's number, so nothing that was left there does. A frame with
+//! a longer body is two puts: the body into the ring, and after a fence of the worker the last 32 bytes of the slot, whose checksum is of the header alone.
 //!
 //! **Order.** The fence orders puts of one lane; several would need a flush that waits for the peer. So RMA uses one
 //! rail where UCX has a setting for it. UCX before 1.19 lacks a fence that holds on ConnectX-8 (openucx/ucx#10658). Not tested

@@ -4,7 +4,7 @@
 //! An offer, whose numbers are little-endian:
 //!
 //! ```text
-//! address of the memory (u64), nonce of the commit words (u32), length of the key (u32), process (u32), UCX's remote key
+//! address of the memory (u64), nonce of the checksums (u32), length of the key (u32), process (u32), UCX's remote key
 //! ```
 //!
 //! UCX 1.13 attaches the shared memory that a key names, and ends this process where that is gone because the peer has just been killed: what it

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use ::ucx::{Operation, Operations, Posted, Remote, Serialized, Status, Worker};
 use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word, split_commit_word};
 
-use super::layout::{CREDITS, HEADER_AT, head};
+use super::layout::{CREDITS, HEADER_AT, trailer};
 use super::ring::Place;
 use crate::transport::ucx::credits::{UnderWay, message_of};
 use crate::transport::ucx::engine::{Core, Locked};
@@ -76,7 +76,7 @@ impl Connection {
         match place {
             Place::Slot => {
                 let body = packet.slot_body();
-                packet.set_slot_head(&head(nonce, header, Some(body)));
+                packet.set_trailer(&trailer(nonce, header, Some(body)));
                 let sending = sending(id, len as usize);
                 self.put_slot(worker, packet, 0, layout.slot(sequence), sending)
             }
@@ -86,25 +86,25 @@ impl Connection {
                 let put =
                     self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
                 worker.fence().map_err(NotBegun::Ucx)?;
-                let head = head(nonce, header, None);
-                self.put_head(worker, id, put, &head, layout.slot(sequence))
+                let trailer = trailer(nonce, header, None);
+                self.put_trailer(worker, id, put, &trailer, layout.slot(sequence))
             }
         }
     }
 
-    /// Puts a slot's head, after a frame's body. The body's packet is used, if it is here, and returned if UCX is done with it.
-    fn put_head(
+    /// Puts a slot's trailer, after a frame's body. The body's packet is used, if it is here, and returned if UCX is done with it.
+    fn put_trailer(
         &mut self,
         worker: &mut Worker<EventQueue, Serialized>,
         id: ConnectionId,
         packet: Option<Packet>,
-        head: &[u64; 4],
+        trailer: &[u64; 4],
         slot: usize,
     ) -> Result<Option<Packet>, NotBegun> {
         // UCX is done with it, nearly always.
         let is_here = packet.is_some();
         let mut packet = packet.unwrap_or_else(|| worker.handler().pool.take(0));
-        packet.set_slot_head(head);
+        packet.set_trailer(trailer);
         let put = self.put_slot(worker, packet, HEADER_AT, slot, sending(id, 0))?;
         if !is_here && let Some(packet) = put {
             worker.handler().pool.give(packet);
@@ -123,7 +123,7 @@ impl Connection {
         slot: usize,
         sending: Purpose,
     ) -> Result<Option<Packet>, NotBegun> {
-        // No frame is there yet.
+        // No frame is there yet: of a longer one, its body was put.
         failpoint!("transport.commit");
         let data = begin..BODY_ALIGN;
         self.one_sided(worker, packet, sending, slot + begin, |to| Operation::Put {
@@ -134,7 +134,7 @@ impl Connection {
 }
 
 impl Packet {
-    /// The body of a frame that lies in its slot: what is behind the body's end is put, too.
+    /// The body of a frame that lies in its slot, with the zeros behind it.
     #[inline]
     fn slot_body(&mut self) -> [u64; 4] {
         let (words, _) = self.bytes_mut()[..HEADER_AT].as_chunks();
@@ -142,9 +142,9 @@ impl Packet {
     }
 
     #[inline]
-    fn set_slot_head(&mut self, head: &[u64; 4]) {
+    fn set_trailer(&mut self, trailer: &[u64; 4]) {
         let bytes = &mut self.bytes_mut()[HEADER_AT..BODY_ALIGN];
-        for (to, word) in bytes.chunks_exact_mut(8).zip(head) {
+        for (to, word) in bytes.chunks_exact_mut(8).zip(trailer) {
             to.copy_from_slice(&word.to_le_bytes());
         }
     }
@@ -246,6 +246,8 @@ impl Locked<'_> {
         let Some(rings) = self.state.rings(id) else { return };
         rings.view.post_credits(credits);
         let credits = rings.credits.give(credits);
+        // The bodies were read before the peer may write over them.
+        fence(Ordering::Release);
         self.put_credits(id, credits);
         // They are posted before the announcement is read.
         fence(Ordering::SeqCst);

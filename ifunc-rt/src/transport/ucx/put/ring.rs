@@ -207,7 +207,7 @@ mod tests {
     use ifunc_abi::frame::commit_word as first_word;
     use proptest::prelude::*;
 
-    use super::super::layout::{HEADER_AT, head};
+    use super::super::layout::{HEADER_AT, trailer};
     use super::*;
     use crate::transport::RingSize;
 
@@ -257,16 +257,20 @@ mod tests {
         }
     }
 
-    /// What the consumer says of a slot that says so of the first frame.
-    fn polled(sequence: u32, len: usize) -> Result<Option<Landed>, &'static str> {
+    /// What the consumer, whose next line is `at`, says of a slot that says so of the first frame.
+    fn polled(sequence: u32, len: usize, at: u32) -> Result<Option<Landed>, &'static str> {
         let layout = Layout::new(SMALL);
         let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(0)).collect();
         let body = (len <= SHORT).then_some([0; 4]);
-        let words = head(7, [first_word(sequence, len as u32), 5, 6], body);
-        for (at, word) in (layout.slot(1) + HEADER_AT..).step_by(8).zip(words) {
-            memory[at / 8].store(word, Ordering::Relaxed);
+        let words = trailer(7, [first_word(sequence, len as u32), 5, 6], body);
+        for (word_at, word) in (layout.slot(1) + HEADER_AT..).step_by(8).zip(words) {
+            memory[word_at / 8].store(word, Ordering::Relaxed);
         }
-        Consumer::new(layout).poll(&View::new(Arc::new(memory), layout, 7))
+        let consumer = Consumer {
+            at,
+            ..Consumer::new(layout)
+        };
+        consumer.poll(&View::new(Arc::new(memory), layout, 7))
     }
 
     #[test]
@@ -281,15 +285,27 @@ mod tests {
             (SMALL.max_body() + 1, None),
             (u32::MAX as usize, None),
         ] {
-            let landed = polled(1, len);
+            let landed = polled(1, len, 0);
             assert_eq!(landed.is_err(), body.is_none(), "{len}");
             assert_eq!(landed.ok().flatten().map(|landed| landed.body), body, "{len}");
-            assert_eq!(polled(2, len), Ok(None));
+            assert_eq!(polled(2, len, 0), Ok(None));
         }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        /// Whatever length a peer states.
+        #[test]
+        fn a_body_lies_within_the_memory(len in prop_oneof![0..=u32::MAX, 0..=2 * SMALL.data], at in 0..SMALL.data / 64) {
+            if let Ok(landed) = polled(1, len as usize, at) {
+                let landed = landed.expect("its number and checksum are right");
+                prop_assert_eq!(landed.len, len as usize);
+                prop_assert!(landed.body + landed.len <= Layout::new(SMALL).len());
+            } else {
+                prop_assert!(len as usize > SMALL.max_body());
+            }
+        }
 
         /// Frames of any lengths, held for any time: what is held is never written over, both sides agree where
         /// everything is, and no side is stuck while everything that came is released.

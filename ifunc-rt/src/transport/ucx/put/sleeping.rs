@@ -122,7 +122,7 @@ mod tests {
         posted: u32,
         announced: u64,
         answered: u64,
-        // Between them: puts and doorbells land whenever they like, puts of commit words in any order, too.
+        // Between them: puts and doorbells land whenever they like, puts of slots in any order, too.
         frames: Vec<u32>,
         doorbells: Vec<u64>,
         announcement: Option<u64>,

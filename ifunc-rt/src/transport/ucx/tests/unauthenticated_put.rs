@@ -9,7 +9,7 @@ use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice, pack};
-use crate::transport::ucx::put::layout::{CREDITS, HEADER_AT, Layout, SHORT, head};
+use crate::transport::ucx::put::layout::{CREDITS, HEADER_AT, Layout, SHORT, trailer};
 use crate::transport::ucx::table::ConnectionId;
 use crate::transport::window::Credits;
 
@@ -47,10 +47,10 @@ pub(super) fn put_header(
         9,
     ];
     let body = (len <= SHORT).then_some([0; 4]);
-    let head = head(nonce, words, body).map(u64::to_le_bytes).concat();
+    let trailer = trailer(nonce, words, body).map(u64::to_le_bytes).concat();
     let slot = layout.slot(1);
     locked.put_anything(id, &[0; HEADER_AT], slot);
-    locked.put_anything(id, &head, slot + HEADER_AT);
+    locked.put_anything(id, &trailer, slot + HEADER_AT);
 }
 
 #[test]
