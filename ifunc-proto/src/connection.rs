@@ -10,13 +10,15 @@ use crate::closed::Closed;
 use crate::footprint::Footprint;
 use crate::host::Refusal;
 use crate::link::{Inbound, Link, LinkError, Outbound};
-use crate::order::{Order, Price, UNITS};
+use crate::order::{Order, Price};
 use crate::server::{Server, ServerConfig};
 
 mod poll;
 mod run;
 #[cfg(test)]
 mod tests;
+
+use poll::Plan;
 
 /// What a node does on its connections.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +62,8 @@ pub struct Connection<I, U, B> {
     pub(crate) is_linked: bool,
     /// Why the last link died.
     lost_because: String,
-    /// The next poll takes the fast path: this side serves, and there is no parked frame, no reply that waits, no stalled
-    /// request and no end to return. [`update_fast`](Self::update_fast) computes it after whatever may change it.
-    is_fast: bool,
+    /// How the next poll goes.
+    plan: Plan,
     /// The last poll found a request that waits for the send window.
     is_stalled: bool,
     /// The last poll found an invocation of a source that travels, and the host does not admit any.
@@ -71,8 +72,6 @@ pub struct Connection<I, U, B> {
     pub(crate) node: Option<u32>,
     /// The link died: the first poll that processes nothing returns this.
     closed: Option<Box<Closed>>,
-    /// Of an invocation in the next poll.
-    price: Price,
     /// Completions and reports received.
     pub(crate) received: u64,
     /// The last [`receive`](Self::receive) that was interrupted left frames, and none has found the link empty since.
@@ -90,12 +89,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             server: None,
             is_linked: false,
             lost_because: String::new(),
-            is_fast: false,
+            plan: Plan::without_link(),
             is_stalled: false,
             is_held: false,
             node: None,
             closed: None,
-            price: Price::for_invocations(UNITS),
             received: 0,
             config,
             has_more: false,
@@ -126,7 +124,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.node = peer.node;
         self.closed = None;
         self.is_linked = true;
-        self.price = Price::for_invocations(rx.first_quantum());
+        let price = Price::for_invocations(rx.first_quantum());
+        self.plan = self.plan.next(price, rx.must_begin_poll());
         self.update_fast();
     }
 
@@ -346,7 +345,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let (tx, _) = link.split();
         self.caller.lose(why, |sequence| tx.is_unconsumed(sequence));
         self.server = None;
-        self.is_fast = false;
+        self.plan.set_fast(false);
     }
 
     /// Why the last link died.

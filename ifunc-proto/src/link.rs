@@ -218,6 +218,13 @@ pub trait Inbound {
     #[inline(always)]
     fn begin_poll(&mut self) {}
 
+    /// Whether [`begin_poll`](Self::begin_poll) would wait. The connection asks after [`end_poll`](Self::end_poll), and does not call
+    /// `begin_poll` before a poll of one invocation if it would not: only `end_poll` may change this to `true`.
+    #[inline(always)]
+    fn must_begin_poll(&self) -> bool {
+        false
+    }
+
     /// A poll ended, which `found` a frame or nothing.
     fn end_poll(&mut self, _found: bool) {}
 

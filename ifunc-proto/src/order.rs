@@ -172,6 +172,16 @@ impl Price {
         Self((UNITS / invocations.clamp(1, UNITS)) as u32)
     }
 
+    /// So many [`UNITS`], as [`units`](Self::units) returned them.
+    pub(crate) const fn of_units(units: u32) -> Self {
+        Self(units)
+    }
+
+    /// At most [`UNITS`].
+    pub(crate) const fn units(self) -> u32 {
+        self.0
+    }
+
     /// The price after a poll that used up its quantum.
     #[inline]
     pub(crate) fn next(self) -> Self {

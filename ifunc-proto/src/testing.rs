@@ -100,6 +100,9 @@ pub(crate) struct Arrived {
     pub(crate) settled: usize,
     /// Invocations in the first poll after an idle one.
     pub(crate) quantum: usize,
+    /// Polls that began with [`begin_poll`](Inbound::begin_poll), and whether that would wait.
+    pub(crate) begun: usize,
+    pub(crate) waits: bool,
     /// How polls ended: whether they found something.
     pub(crate) polls: Vec<bool>,
 }
@@ -130,6 +133,14 @@ impl Inbound for Arrived {
 
     fn is_empty(&mut self) -> bool {
         self.frames.is_empty() && !self.is_dead
+    }
+
+    fn begin_poll(&mut self) {
+        self.begun += 1;
+    }
+
+    fn must_begin_poll(&self) -> bool {
+        self.waits
     }
 
     fn end_poll(&mut self, found: bool) {

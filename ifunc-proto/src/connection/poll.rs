@@ -13,7 +13,7 @@ use crate::caller::Image;
 use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, ReplyTo, report_failed};
 use crate::link::{Body, Frame, Inbound, Link, MIN_RUN, Outbound};
-use crate::order::{Order, Price, Quantum, Turn};
+use crate::order::{Order, Price, Quantum, Turn, UNITS};
 use crate::server::{Progress, Server, Unanswered};
 
 /// How much a poll processed.
@@ -31,6 +31,51 @@ impl From<Quantum> for Polled {
             processed: quantum.processed,
             is_exhausted: quantum.is_exhausted(),
         }
+    }
+}
+
+/// How the next poll goes, in one word: one comparison finds [`ONE_INVOCATION`](Self::ONE_INVOCATION).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan(u32);
+
+impl Plan {
+    /// The poll does not take the fast path.
+    const UNUSUAL: u32 = 1 << 31;
+    /// The transport may [wait](Inbound::begin_poll) first. It may also do so without this in a poll that has room for several invocations.
+    const WAITS: u32 = 1 << 30;
+
+    /// After an idle poll: one invocation, on the fast path, at once.
+    const ONE_INVOCATION: Self = Self::new(Price::WHOLE);
+
+    /// A poll that takes the fast path at once, at this price of an invocation.
+    const fn new(price: Price) -> Self {
+        Self(price.units())
+    }
+
+    /// The first poll of a connection without a link.
+    pub(super) fn without_link() -> Self {
+        Self(Price::for_invocations(UNITS).units() | Self::UNUSUAL)
+    }
+
+    /// Whether the poll takes the fast path: this side serves, and there is no parked frame, no reply that waits, no stalled request and
+    /// no end to return. [`Connection::update_fast`] computes it after whatever may change it.
+    pub(super) fn is_fast(self) -> bool {
+        self.0 & Self::UNUSUAL == 0
+    }
+
+    /// Of an invocation.
+    pub(super) fn price(self) -> Price {
+        Price::of_units(self.0 & !(Self::UNUSUAL | Self::WAITS))
+    }
+
+    pub(super) fn set_fast(&mut self, is_fast: bool) {
+        self.0 = self.0 & !Self::UNUSUAL | if is_fast { 0 } else { Self::UNUSUAL };
+    }
+
+    /// The plan of the poll after this one, which takes the fast path if this one ends on it.
+    pub(super) fn next(self, price: Price, waits: bool) -> Self {
+        let waits = if waits { Self::WAITS } else { 0 };
+        Self(self.0 & Self::UNUSUAL | waits | price.units())
     }
 }
 
@@ -59,29 +104,24 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         link: &mut L,
         host: &mut H,
     ) -> Result<usize, Box<Closed>> {
-        if !self.is_fast {
-            return rarely(move || self.poll_unusual(link, host));
-        }
-        link.split().1.begin_poll();
-        let mut quantum = Quantum::new(self.price);
-        let may_run_several = L::Rx::IN_ORDER && !H::TAKES && quantum.admits_invocations(MIN_RUN);
-        let polled = if self.price == Price::WHOLE {
+        let polled = if self.plan == Plan::ONE_INVOCATION {
+            let mut quantum = Quantum::new(Price::WHOLE);
             match self.plain_frame(link, host, &mut quantum) {
                 Next::Done => {
                     // Nearly always: the quantum was this frame's.
-                    self.price = Price::WHOLE.next();
+                    self.plan = Plan::new(Price::WHOLE.next());
                     link.split().1.end_poll(true);
                     return Ok(1);
                 }
                 Next::Concluded(_) | Next::None => quantum.into(),
                 Next::Unusual => self.frames(link, host),
             }
-        } else if may_run_several && !link.split().1.is_empty() {
-            self.frame_runs(link, host)
+        } else if !self.plan.is_fast() {
+            return rarely(move || self.poll_unusual(link, host));
         } else {
-            self.frames(link, host)
+            self.several_frames(link, host)
         };
-        if !self.is_fast {
+        if !self.plan.is_fast() {
             return rarely(move || self.end_unusual(link, host, polled, false));
         }
         self.end_poll(link, polled);
@@ -93,28 +133,42 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     fn end_poll<L: Link>(&mut self, link: &mut L, polled: Polled) {
         let (_, rx) = link.split();
         if polled.is_exhausted {
-            self.price = self.price.next();
             rx.end_poll(true);
+            self.plan = self.plan.next(self.plan.price().next(), false);
             return;
         }
         if L::Rx::IN_ORDER || !self.order.has_parked() {
             rx.settle();
         }
-        self.price = Price::for_invocations(rx.first_quantum());
         rx.end_poll(polled.processed > 0);
+        let price = Price::for_invocations(rx.first_quantum());
+        self.plan = self.plan.next(price, rx.must_begin_poll());
+    }
+
+    /// A poll on the fast path that may process several frames, or that waits first.
+    #[inline(always)]
+    fn several_frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
+        let (_, rx) = link.split();
+        rx.begin_poll();
+        let may_run_several =
+            L::Rx::IN_ORDER && !H::TAKES && Quantum::new(self.plan.price()).admits_invocations(MIN_RUN);
+        if may_run_several && !rx.is_empty() {
+            return self.frame_runs(link, host);
+        }
+        self.frames(link, host)
     }
 
     /// Processes frames until the quantum is used up, none is left, or the next one stays where it is. Not inlined: the loop
     /// keeps addresses in registers, which the poll around it has for others.
     #[inline(never)]
     pub(super) fn frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
-        let mut quantum = Quantum::new(self.price);
-        let mut goes_on = self.is_fast || self.unusual_frames(link, host, &mut quantum);
+        let mut quantum = Quantum::new(self.plan.price());
+        let mut goes_on = self.plan.is_fast() || self.unusual_frames(link, host, &mut quantum);
         while goes_on && !quantum.is_exhausted() {
             goes_on = match self.plain_frame(link, host, &mut quantum) {
                 Next::Done => !link.split().1.is_drained(),
                 Next::Concluded(false) => false,
-                Next::Concluded(true) if self.is_fast || quantum.is_exhausted() => true,
+                Next::Concluded(true) if self.plan.is_fast() || quantum.is_exhausted() => true,
                 Next::Concluded(true) | Next::Unusual => self.unusual_frames(link, host, &mut quantum),
                 Next::None => break,
             };
@@ -168,7 +222,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             }
             Ok(Progress::Owing) => {
                 rx.release();
-                self.is_fast = false;
+                self.plan.set_fast(false);
                 Next::Concluded(true)
             }
             Ok(Progress::Exhausted | Progress::Blocked) => Next::Concluded(self.stall()),
@@ -179,24 +233,27 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// The next request waits for the send window. `false`: the poll processes no other frame.
     #[cold]
     fn stall(&mut self) -> bool {
-        (self.is_stalled, self.is_fast) = (true, false);
+        self.is_stalled = true;
+        self.plan.set_fast(false);
         false
     }
 
     /// The connection is over: the poll returns why. `false`: it processes no other frame.
     #[cold]
     fn over(&mut self, closed: Box<Closed>) -> bool {
-        (self.closed, self.is_fast) = (Some(closed), false);
+        self.closed = Some(closed);
+        self.plan.set_fast(false);
         false
     }
 
-    /// Computes [`is_fast`](Self::is_fast).
+    /// Computes [`Plan::is_fast`].
     pub(super) fn update_fast(&mut self) {
-        self.is_fast = self.closed.is_none()
+        let is_fast = self.closed.is_none()
             && !self.is_stalled
             && !self.is_held
             && !self.order.has_parked()
             && self.server.as_ref().is_some_and(|server| !server.replies.owes());
+        self.plan.set_fast(is_fast);
     }
 
     /// As [`poll`](Self::poll), off the fast path.
@@ -301,7 +358,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 .next_unusual(link, host, quantum)
                 .unwrap_or_else(|closed| self.over(closed));
             self.update_fast();
-            if !goes_on || self.is_fast || quantum.is_exhausted() {
+            if !goes_on || self.plan.is_fast() || quantum.is_exhausted() {
                 return goes_on;
             }
         }

@@ -15,9 +15,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// next poll's; if there is no run, all are this one's.
     #[inline(never)]
     pub(super) fn frame_runs<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
-        let mut quantum = Quantum::new(self.price);
+        let mut quantum = Quantum::new(self.plan.price());
         while self.frame_run(link, host, &mut quantum) == Some(true) && quantum.admits_invocations(MIN_RUN) {}
-        if quantum.processed == 0 && self.is_fast {
+        if quantum.processed == 0 && self.plan.is_fast() {
             return self.frames(link, host);
         }
         Polled {

@@ -93,6 +93,37 @@ fn arrive_in_fragments(link: &mut Ends, number: u32, header: Header, body: &[u8]
     link.arrive(Header { flags, ..header }, last);
 }
 
+#[test]
+fn a_poll_of_one_invocation_begins_at_once_unless_the_transport_waits() {
+    let (mut served, mut link, mut host) = served(None, usize::MAX);
+    link.rx.quantum = 1;
+    install_a(&mut served, &mut link, &mut host);
+    let mut found = |link: &mut Ends, frames: usize| {
+        (0..frames).for_each(|_| link.arrive(Header::new(Kind::Exec, 2, 0), b"some"));
+        link.rx.begun = 0;
+        let processed = served.poll(link, &mut host).unwrap();
+        (processed, link.rx.begun)
+    };
+    // After an idle poll one, and then the others.
+    assert_eq!(
+        [2, 1, 0].map(|frames| found(&mut link, frames)),
+        [(1, 0), (2, 1), (0, 0)]
+    );
+    // The transport says so at the end of a poll, however many frames that finds.
+    link.rx.waits = true;
+    assert_eq!(
+        [0, 2, 0].map(|frames| found(&mut link, frames)),
+        [(0, 0), (1, 1), (1, 1)]
+    );
+    link.rx.waits = false;
+    assert_eq!([0, 1].map(|frames| found(&mut link, frames)), [(0, 1), (1, 0)]);
+    // Each poll ended once.
+    assert_eq!(
+        link.rx.polls[link.rx.polls.len() - 8..],
+        [true, true, false, false, true, true, false, true]
+    );
+}
+
 fn completed(token: u64, status: Status, body: &[u8]) -> (Header, Vec<u8>) {
     (Header::new(Kind::Completion, status.code(), token), body.to_vec())
 }

@@ -646,6 +646,11 @@ impl<S: Shared> Inbound for Consumer<S> {
     }
 
     #[inline]
+    fn must_begin_poll(&self) -> bool {
+        self.stream.is_stream()
+    }
+
+    #[inline]
     fn end_poll(&mut self, found: bool) {
         self.stream.end_poll(found);
     }
