@@ -465,13 +465,14 @@ impl<S: Shared> Consumer<S> {
         LinkError::Malformed(why)
     }
 
-    /// Releases the frame that is held.
+    /// Releases the frame that is held; or publishes credits after one that was not, and that made them due.
     #[inline(never)]
-    fn release_held(&mut self) {
+    fn release_unusual(&mut self) {
         let data = match self.held.what {
             What::Inline => 0,
             What::Data => footprint(self.held.len),
-            What::Nothing | What::Violation => return,
+            What::Nothing => return self.settle(),
+            What::Violation => return,
         };
         self.held.what = What::Nothing;
         if self.window.release(data) {
@@ -527,8 +528,8 @@ impl<S: Shared> Inbound for Consumer<S> {
         let words = S::load_words(slot);
         let header = Header::parse_inline(words, kind)?;
         let len = len as usize;
+        // The frame breaks the protocol, as `peek` finds.
         if len > INLINE {
-            self.malformed(TOO_LONG);
             return None;
         }
         // SAFETY: `Shared` promises `INLINE` readable bytes there as long as `self` lives.
@@ -544,11 +545,8 @@ impl<S: Shared> Inbound for Consumer<S> {
     /// A frame that is not held is one of [`peek_plain`](Self::peek_plain).
     #[inline(always)]
     fn release(&mut self) {
-        if self.held.what != What::Nothing {
-            return self.release_held();
-        }
-        if self.window.release(0) {
-            self.settle();
+        if self.held.what != What::Nothing || self.window.release(0) {
+            self.release_unusual();
         }
     }
 
