@@ -129,6 +129,12 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.update_fast();
     }
 
+    /// Sequence number of the next frame: another one after each frame that was processed.
+    #[must_use]
+    pub fn next_sequence(&self) -> u32 {
+        self.order.next()
+    }
+
     /// Whether there is a link that works as far as this side knows.
     #[inline]
     #[must_use]

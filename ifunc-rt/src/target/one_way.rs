@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use ifunc_abi::rare::outlined;
 use ifunc_proto::{Closed, Config};
 
 use super::Host;
@@ -17,8 +18,10 @@ pub(super) struct OneWay {
     protocol: Protocol,
     pub(super) link: Link,
     pub(super) state: State,
-    /// A poll processed something since [`take_ready`](super::poll::Connection::take_ready) was called.
+    /// Something other than a poll has happened since [`take_busy`](Self::take_busy) was called.
     pub(super) is_busy: bool,
+    /// Sequence number of the next frame when it was called: polls note nothing.
+    seen: u32,
 }
 
 impl OneWay {
@@ -44,6 +47,7 @@ impl OneWay {
             link,
             state,
             is_busy: true,
+            seen: 0,
         }
     }
 
@@ -70,21 +74,26 @@ impl OneWay {
             ..
         } = self;
         let mut served = Served::<false> { state, execution };
-        let processed = with_link!(link, link => protocol.poll(link, &mut served))?;
-        if processed > 0 {
-            self.is_busy = true;
-        }
-        Ok(processed)
+        with_link!(link, link => protocol.poll(link, &mut served))
+    }
+
+    /// Whether a frame was processed, or anything else has happened, since this was asked last.
+    pub(super) fn take_busy(&mut self) -> bool {
+        let next = self.protocol.next_sequence();
+        let has_polled = std::mem::replace(&mut self.seen, next) != next;
+        std::mem::take(&mut self.is_busy) || has_polled
     }
 
     /// As [`poll`](Self::poll), and logs the end.
     #[inline(always)]
     pub(super) fn poll_to_end(&mut self, execution: &mut Execution<'_>) -> Result<usize, ConnectionEnded> {
         let polled = self.poll(execution);
-        polled.map_err(|closed| {
-            self.state.ended(&closed);
-            ConnectionEnded
-        })
+        polled.map_err(|closed| outlined(|| self.ended(&closed)))
+    }
+
+    fn ended(&self, closed: &Closed) -> ConnectionEnded {
+        self.state.ended(closed);
+        ConnectionEnded
     }
 
     /// Applies the policy that there is now.

@@ -473,44 +473,39 @@ impl Links {
             self.tend(host);
         }
         self.polls += 1;
-        let mut handled = 0;
-        let mut at = 0;
-        if let Some(connection) = self.active.first_mut() {
-            match connection.poll(execution) {
-                Ok(frames) => {
-                    // Often there is one connection, which had a frame.
-                    if self.active.is_single() && (1..=TEND as usize).contains(&frames) {
-                        return frames;
-                    }
-                    (handled, at) = (frames, 1);
-                }
-                Err(ConnectionEnded) => self.forget(host, 0),
+        let handled = match self.active.only_mut() {
+            Some(connection) => {
+                let polled = connection.poll(execution);
+                polled.unwrap_or_else(|ConnectionEnded| {
+                    self.forget(host, 0);
+                    0
+                })
             }
-        }
-        if at < self.active.len() {
-            handled = self.poll_others(execution, handled, at);
-        }
+            None => self.poll_all(execution),
+        };
         if handled == 0 || handled > TEND as usize {
             self.until_tended = 0;
         }
         handled
     }
 
-    /// Polls the connections behind the first one, and sends what nodes reported for sources of other connections. Rotates the
-    /// connections so that none is always served first. Returns how many frames these and the first one handled.
+    /// Polls all connections, and sends what nodes reported for sources of other connections. Rotates the connections so that none
+    /// is always served first. Returns how many frames they handled.
     #[inline(never)]
-    fn poll_others(&mut self, execution: &mut Execution<'_>, mut handled: usize, mut at: usize) -> usize {
+    fn poll_all(&mut self, execution: &mut Execution<'_>) -> usize {
         let host = execution.host;
+        let (mut handled, mut at) = (0, 0);
         while let Some(connection) = self.active.get_mut(at) {
             match connection.poll(execution) {
                 Ok(frames) => {
                     handled += frames;
                     at += 1;
-                    self.polls += 1;
                 }
                 Err(ConnectionEnded) => self.forget(host, at),
             }
         }
+        // The first one is counted already.
+        self.polls += at.saturating_sub(1);
         if handled > 0 {
             self.deliver(host);
             self.active.rotate();
@@ -876,7 +871,7 @@ impl Connection {
     /// Whether it had anything since this was asked last.
     fn take_ready(&mut self) -> bool {
         match self {
-            Self::OneWay(connection) => std::mem::take(&mut connection.is_busy),
+            Self::OneWay(connection) => connection.take_busy(),
             Self::Duplex(connection) => connection.take_busy(),
             // No listener reports it.
             Self::Tasks(_) => true,

@@ -24,15 +24,10 @@ impl<T> Rotation<T> {
         usize::from(self.first.is_some()) + self.others.len()
     }
 
-    /// Whether there is no element after the first one.
+    /// The element, if there is exactly one.
     #[inline]
-    pub(super) fn is_single(&self) -> bool {
-        self.others.is_empty()
-    }
-
-    #[inline]
-    pub(super) fn first_mut(&mut self) -> Option<&mut T> {
-        self.first.as_mut()
+    pub(super) fn only_mut(&mut self) -> Option<&mut T> {
+        self.first.as_mut().filter(|_| self.others.is_empty())
     }
 
     pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
@@ -89,8 +84,9 @@ mod tests {
     #[test]
     fn it_is_a_queue() {
         let mut queue = Rotation::new();
-        assert!(queue.is_single() && queue.first_mut().is_none() && queue.pop_front().is_none());
+        assert!(queue.only_mut().is_none() && queue.pop_front().is_none());
         queue.extend([1, 2, 3]);
+        assert!(queue.only_mut().is_none());
         queue.rotate();
         let all = |queue: &Rotation<i32>| queue.iter().copied().collect::<Vec<_>>();
         assert_eq!((all(&queue), queue.len()), (vec![2, 3, 1], 3));
@@ -100,7 +96,7 @@ mod tests {
         );
         queue.iter_mut().for_each(|element| *element *= 10);
         assert_eq!([1, 0, 1].map(|at| queue.remove(at)), [Some(30), Some(20), None]);
-        assert!(queue.is_single() && queue.first_mut() == Some(&mut 10));
+        assert_eq!(queue.only_mut(), Some(&mut 10));
         assert_eq!((queue.pop_front(), queue.len()), (Some(10), 0));
     }
 }
