@@ -157,11 +157,14 @@ impl State {
         let metrics = self.metrics.bound(handle, about);
         let counters = Arc::clone(&metrics.counters);
         let counted = Counted::new(Arc::clone(entry), counters, argument, false, None);
-        Bound {
-            counted,
+        let rest = Rest {
             metrics,
             by: None,
             _charges: None,
+        };
+        Bound {
+            counted,
+            rest: Box::new(rest),
         }
     }
 
@@ -186,7 +189,7 @@ impl State {
             if let Some(refusal) = &self.ending {
                 return Err(refusal.clone());
             }
-            let Some(by) = &mut bound.by else {
+            let Some(by) = &mut bound.rest.by else {
                 return Ok(());
             };
             match by.readmit(&bound.counted, &self.source, &rules) {
@@ -263,6 +266,16 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(super) counted: Counted,
+    /// Apart: what each invocation uses is in one cache line.
+    rest: Box<Rest>,
+}
+
+// The table of bindings adds a word.
+const _: () = assert!(size_of::<Bound>() + size_of::<u64>() <= 64);
+
+/// What invocations of a bound entry do not use.
+#[derive(Debug)]
+struct Rest {
     metrics: HandleMetrics,
     /// What the next policy asks of it. `None`: it runs by the authority of this node.
     by: Option<InstalledBy>,
@@ -435,8 +448,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
                 copies_payloads,
                 terms.clone(),
             );
-            Bound {
-                counted,
+            let rest = Rest {
                 metrics,
                 by: Some(InstalledBy {
                     authority: Arc::clone(&authority),
@@ -444,6 +456,10 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
                     len: size,
                 }),
                 _charges: Some(Arc::clone(&charges)),
+            };
+            Bound {
+                counted,
+                rest: Box::new(rest),
             }
         });
         Ok(bound.collect())
@@ -452,7 +468,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
         let is_same = bound.counted.entry.image().id == *id;
         if is_same {
-            self.state.metrics.bound_again(&bound.metrics);
+            self.state.metrics.bound_again(&bound.rest.metrics);
         }
         is_same
     }
