@@ -53,14 +53,17 @@ pub trait Executor {
     fn thread(&self) -> io::Result<Self::Thread>;
 
     /// Runs an invocation and returns the length of its answer, which it writes to `answer`; `None`: no caller waits for one.
+    /// `invocation` makes the invocation, once more where its end is unusual: nothing of it is kept meanwhile.
     ///
     /// # Errors
     /// It did not end with an answer that fits.
-    fn run(
+    fn run<'a>(
         session: &mut Self::Session<'_>,
-        invocation: Invocation<'_, Self::Entry>,
+        invocation: impl Fn() -> Invocation<'a, Self::Entry>,
         answer: Option<&mut [u8]>,
-    ) -> Result<usize, Box<Failed>>;
+    ) -> Result<usize, Box<Failed>>
+    where
+        Self::Entry: 'a;
 
     /// Whether [`run_batch`](Self::run_batch) can run this entry.
     fn has_batch(entry: &Self::Entry) -> bool;
@@ -147,11 +150,20 @@ pub struct Invocation<'a, Entry = InstalledEntry> {
     pub(crate) sender: u64,
 }
 
+// A derive would ask the same of the entry.
+impl<Entry> Copy for Invocation<'_, Entry> {}
+
+impl<Entry> Clone for Invocation<'_, Entry> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 impl<'a, Entry> Invocation<'a, Entry> {
     /// Of `entry`, on a payload of `size` bytes and the target arguments `target`, for the connection `sender`.
     ///
     /// # Safety
-    /// The host accepted the image's code. While the invocation runs, the payload is readable and aligned as the entry asks,
+    /// The host accepted the image's code. Whenever the invocation runs, the payload is readable and aligned as the entry asks,
     /// and `target` is of the type that the entry takes.
     #[inline]
     #[must_use]

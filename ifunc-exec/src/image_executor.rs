@@ -331,11 +331,18 @@ impl Executor for ImageExecutor {
     }
 
     #[inline(always)]
-    fn run(
+    fn run<'a>(
         session: &mut Session<'_>,
-        invocation: Invocation<'_>,
+        invocation: impl Fn() -> Invocation<'a>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
+        let Invocation {
+            entry,
+            payload,
+            size,
+            target,
+            sender,
+        } = invocation();
         let room = answer.as_ref().map(|answer| answer.len());
         let (answer, answer_capacity) = match answer {
             Some(answer) => (answer.as_mut_ptr(), answer.len()),
@@ -344,25 +351,16 @@ impl Executor for ImageExecutor {
         let mut ctx = Context {
             version: ABI_VERSION.into(),
             size: size_of::<Context>() as u32,
-            sender: invocation.sender,
+            sender,
             answer,
             answer_capacity,
             answer_len: 0,
             log,
-            host: (&raw const *invocation.entry).cast_mut().cast(),
+            host: (&raw const *entry).cast_mut().cast(),
         };
-        let (payload, size) = (invocation.payload, invocation.size);
         // SAFETY: the entry is borrowed, so its image is installed; the context is a local, and the answer is borrowed; the rest is what
         // `Invocation::new` was promised.
-        let code = unsafe {
-            session.enter(
-                &invocation.entry.entrance,
-                payload,
-                size,
-                invocation.target,
-                &raw mut ctx,
-            )
-        };
+        let code = unsafe { session.enter(&entry.entrance, payload, size, target, &raw mut ctx) };
         if code == context::MAIN_OK {
             // By the local values: an ifunc can overwrite its context.
             match room {
@@ -372,25 +370,7 @@ impl Executor for ImageExecutor {
                 Some(_) => {}
             }
         }
-        // In parts: an invocation that is passed whole would be written to memory before each run.
-        let Invocation {
-            entry,
-            payload,
-            size,
-            target,
-            sender,
-        } = invocation;
-        rarely(move || {
-            without_success(
-                session,
-                entry,
-                (payload, size),
-                (target, sender),
-                code,
-                &ctx,
-                room,
-            )
-        })
+        rarely(move || without_success(session, invocation(), code, &ctx, room))
     }
 
     fn has_batch(entry: &InstalledEntry) -> bool {
@@ -511,13 +491,18 @@ impl Executor for ImageExecutor {
 /// runs as soon as its image is open again.
 fn without_success(
     session: &mut Session<'_>,
-    entry: &InstalledEntry,
-    (payload, size): (*const u8, usize),
-    (target, sender): (*mut c_void, u64),
+    again: Invocation<'_>,
     code: u32,
     ctx: &Context,
     room: Option<usize>,
 ) -> Result<usize, Box<Failed>> {
+    let Invocation {
+        entry,
+        payload,
+        size,
+        target,
+        sender,
+    } = again;
     // What ends an invocation early, and closed entries, return `MAIN_BAD_PAYLOAD`. So this one returned by itself, and what is no result.
     if code > context::MAIN_BAD_PAYLOAD && room.is_none() && entry.flags.contains(EntryFlags::IGNORE_RESULT) {
         return Ok(0);
@@ -549,11 +534,9 @@ fn without_success(
         return unsafe { remote.image().run(invocation, answer) };
     }
     image.door.wait()?;
-    // SAFETY: as the caller of `Invocation::new` promised.
-    let invocation = unsafe { Invocation::new(entry, payload, size, target, sender) };
     // SAFETY: the invocation did not begin, so its context is as it was made, of an answer that is still borrowed.
     let answer = room.map(|room| unsafe { std::slice::from_raw_parts_mut(ctx.answer, room) });
-    ImageExecutor::run(session, invocation, answer)
+    ImageExecutor::run(session, || again, answer)
 }
 
 /// The way into injected code and out of it: a stack, and the state that the shims share. One per serving thread.

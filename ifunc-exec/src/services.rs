@@ -249,7 +249,7 @@ mod tests {
             // SAFETY: the image takes no payload and no target arguments.
             let invocation =
                 unsafe { Invocation::new(&*entry, [].as_ptr(), 0, std::ptr::null_mut::<c_void>(), 1) };
-            let failed = ImageExecutor::run(&mut thread.session(), invocation, None).unwrap_err();
+            let failed = ImageExecutor::run(&mut thread.session(), || invocation, None).unwrap_err();
             assert_eq!(failed.status, Status::Failed(Failure::UnknownResult));
             String::from_utf8(failed.detail).unwrap()
         };

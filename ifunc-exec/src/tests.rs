@@ -153,7 +153,7 @@ fn run(
         let target = (&raw mut target).cast::<c_void>();
         Invocation::new(&*entry, payload.as_ptr(), payload.len(), target, 1)
     };
-    let outcome = ImageExecutor::run(&mut session, invocation, answer);
+    let outcome = ImageExecutor::run(&mut session, || invocation, answer);
     drop(session);
     (target, outcome.map_err(|failed| *failed))
 }

@@ -224,7 +224,7 @@ impl Here {
         };
         // SAFETY: the caller's promise.
         let invocation = unsafe { Invocation::new(entry, payload, len, target_args, 0) };
-        let ended = ImageExecutor::run(&mut thread.session(), invocation, None);
+        let ended = ImageExecutor::run(&mut thread.session(), || invocation, None);
         self.spare.borrow_mut().push(thread);
         ended.map(|_| ())
     }

@@ -290,7 +290,7 @@ impl Runner {
         let mut session = thread.session();
         let run_time = Some(Duration::from_millis(run.run_time.into())).filter(|limit| !limit.is_zero());
         self.executor.limit_run_time(&mut session, run_time);
-        match ImageExecutor::run(&mut session, invocation, answer) {
+        match ImageExecutor::run(&mut session, || invocation, answer) {
             Ok(len) => (Status::Executed, len),
             Err(failed) => match *failed {
                 Failed {

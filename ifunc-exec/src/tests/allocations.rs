@@ -128,7 +128,7 @@ fn what_an_invocation_holds_is_freed_if_it_ends_early_and_stays_if_it_returns() 
                 1,
             )
         };
-        let ended = ImageExecutor::run(&mut thread.session(), invocation, None);
+        let ended = ImageExecutor::run(&mut thread.session(), || invocation, None);
         (left, ended.map_err(|failed| failed.status))
     };
     let is_mapped = |address: usize| {

@@ -118,7 +118,7 @@ impl Target {
         let target = (&raw mut *number).cast();
         // SAFETY: the payload is readable; the code is written for these target arguments.
         let invocation = unsafe { Invocation::new(entry, payload.as_ptr(), payload.len(), target, 5) };
-        let len = ImageExecutor::run(&mut session, invocation, Some(&mut answer))?;
+        let len = ImageExecutor::run(&mut session, || invocation, Some(&mut answer))?;
         Ok(answer[..len]
             .first_chunk()
             .map_or(0, |answer| u64::from_le_bytes(*answer)))
@@ -190,7 +190,7 @@ fn an_ifunc_works_on_copies_that_count_when_it_ends_well() {
     let payload = 1_u64.to_le_bytes();
     // SAFETY: as in `Target::run`.
     let invocation = unsafe { Invocation::new(&*add, payload.as_ptr(), 8, (&raw mut number).cast(), 5) };
-    let outcome = ImageExecutor::run(&mut session, invocation, None);
+    let outcome = ImageExecutor::run(&mut session, || invocation, None);
     fails(outcome, Failure::Fault, "SIGSEGV (no canonical address");
     drop((add, fails_late));
     assert_eq!((number, target.executor.image_count()), (42, 0));
@@ -468,7 +468,7 @@ fn functions_of_the_host_reach_the_target_arguments() {
         let (mut answer, pointer) = ([0; 8], (&raw mut counter).cast());
         // SAFETY: as in `Target::run`.
         let invocation = unsafe { Invocation::new(&*calls, text.as_ptr(), text.len(), pointer, 5) };
-        let len = ImageExecutor::run(&mut session, invocation, Some(&mut answer))?;
+        let len = ImageExecutor::run(&mut session, || invocation, Some(&mut answer))?;
         Ok::<_, Box<Failed>>((len, u64::from_le_bytes(answer)))
     };
     assert_eq!(ask(b"words", opaque).unwrap(), (8, 10));

@@ -115,12 +115,14 @@ impl HandleCounters {
         self.hits.get() >= self.next_timed.get()
     }
 
-    /// An invocation ended with an answer.
+    /// An invocation ended with an answer, of this length if a caller waits for it.
     #[inline]
-    pub(crate) fn executed(&self, payload: usize, answer: usize) {
+    pub(crate) fn executed(&self, payload: usize, answer: Option<usize>) {
         self.hits.add(1);
         self.payload_bytes.add(payload as u64);
-        self.answer_bytes.add(answer as u64);
+        if let Some(answer) = answer {
+            self.answer_bytes.add(answer as u64);
+        }
     }
 
     /// How many of `count` invocations of a run come next in one crossing of the call gate; 0: the next one is timed.
@@ -154,7 +156,7 @@ impl HandleCounters {
 
     /// An invocation failed.
     pub(crate) fn failed(&self, payload: usize) {
-        self.executed(payload, 0);
+        self.executed(payload, None);
         self.failed.add(1);
     }
 
@@ -226,7 +228,7 @@ mod tests {
             if counters.is_due() {
                 counters.time(Duration::from_nanos(7));
             }
-            counters.executed(3, 0);
+            counters.executed(3, Some(0));
         }
         assert_eq!(counters.counts().hits, invocations);
         let times = times.lock().unwrap();
@@ -240,7 +242,7 @@ mod tests {
         for _ in 0..SAMPLE {
             assert_eq!(counters.together(1000), 0);
             counters.time(Duration::from_nanos(200));
-            counters.executed(8, 0);
+            counters.executed(8, Some(0));
         }
         for _ in 1..SAMPLE {
             assert_eq!(counters.together(1000), 500);
@@ -249,7 +251,7 @@ mod tests {
         }
         assert_eq!(counters.together(300), 0);
         counters.time(Duration::from_millis(1));
-        counters.executed(8, 0);
+        counters.executed(8, Some(0));
         assert_eq!(counters.together(1000), MIN_TOGETHER as usize);
         let counts = counters.counts();
         assert_eq!(counts.hits, SAMPLE + 63 * 300 + 1);

@@ -30,7 +30,7 @@ pub(crate) fn run_observed(
     );
     let outcome = span.in_scope(|| {
         let begin = counters.is_due().then(Instant::now);
-        let outcome = ImageExecutor::run(session, invocation, room);
+        let outcome = ImageExecutor::run(session, || invocation, room);
         if let Some(begin) = begin {
             counters.time(begin.elapsed());
         }

@@ -781,20 +781,27 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if ptr.addr() & counted.misplaced != 0 {
             ptr = state.placed(entry, payload);
         }
-        let (target, sender) = (execution.argument.target, state.source.connection);
-        // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
-        // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
-        // copy until the next one; it is aligned.
-        let invocation = move || unsafe { ifunc_exec::Invocation::new(entry, ptr, size, target, sender) };
+        let invocation = move |argument: &Argument, source: &SourceInfo| {
+            let (target, sender) = (argument.target, source.connection);
+            // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
+            // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
+            // copy until the next one; it is aligned.
+            unsafe { ifunc_exec::Invocation::new(&*counted.entry, ptr, size, target, sender) }
+        };
         if is_batched {
             counters.batched(1);
         }
         if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
-            return rarely(move || self.run_timed(counted, invocation(), size, sequence, answer));
+            return rarely(move || {
+                let invocation = invocation(&self.execution.argument, &self.state.source);
+                self.run_timed(counted, invocation, size, sequence, answer)
+            });
         }
-        match ImageExecutor::run(&mut execution.session, invocation(), answer) {
+        let is_answered = answer.is_some();
+        let (session, argument, source) = (&mut execution.session, &execution.argument, &state.source);
+        match ImageExecutor::run(session, move || invocation(argument, source), answer) {
             Ok(len) => {
-                counters.executed(size, len);
+                counters.executed(size, is_answered.then_some(len));
                 Ok(len)
             }
             Err(failed) => {
@@ -823,7 +830,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             answer,
         );
         match &outcome {
-            Ok(len) => counters.executed(size, *len),
+            Ok(len) => counters.executed(size, Some(*len)),
             Err(failed) => self.not_in_place(counted, size, failed),
         }
         outcome
@@ -897,7 +904,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     #[inline(never)]
     fn not_in_place(&self, counted: &Counted, size: usize, failed: &Failed) {
         match &failed.answer {
-            Some(answer) => counted.counters.executed(size, answer.bytes().len()),
+            Some(answer) => counted.counters.executed(size, Some(answer.bytes().len())),
             None => self.failed(counted, size, failed),
         }
     }

@@ -50,7 +50,7 @@ fn run(thread: &mut ExecThread, image: &Arc<InstalledImage>) -> Result<Vec<u64>,
     let entry = ImageExecutor::entries(image).next().unwrap();
     // SAFETY: the images above take no payload and no target arguments.
     let invocation = unsafe { Invocation::new(&*entry, [].as_ptr(), 0, std::ptr::null_mut::<c_void>(), 1) };
-    let len = ImageExecutor::run(&mut session, invocation, Some(&mut answer)).map_err(|failed| *failed)?;
+    let len = ImageExecutor::run(&mut session, || invocation, Some(&mut answer)).map_err(|failed| *failed)?;
     let (words, []) = answer[..len].as_chunks() else {
         panic!("{len} bytes")
     };
