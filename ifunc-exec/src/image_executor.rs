@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -603,11 +604,11 @@ impl ExecThread {
     /// Makes this the gate of the current thread for several invocations.
     #[inline]
     #[must_use]
-    pub fn session(&mut self) -> Session<'_> {
+    pub fn session(&mut self) -> OpenSession<'_> {
         let gate = &*self.gate;
         arch::enter_session();
         enter_session(gate);
-        Session { gate }
+        OpenSession(Session { gate })
     }
 }
 
@@ -624,7 +625,34 @@ impl Drop for Registered {
     }
 }
 
-/// While it lives, host functions that injected code calls on this thread find the gate.
+/// A [`Session`] of the current thread. It ends when this is dropped.
+#[derive(Debug)]
+pub struct OpenSession<'a>(Session<'a>);
+
+impl<'a> Deref for OpenSession<'a> {
+    type Target = Session<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Session<'a> {
+        &self.0
+    }
+}
+
+impl<'a> DerefMut for OpenSession<'a> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Session<'a> {
+        &mut self.0
+    }
+}
+
+impl Drop for OpenSession<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        leave_session(self.gate);
+    }
+}
+
+/// While it is [open](OpenSession), host functions that injected code calls on this thread find the gate.
 #[derive(Debug)]
 pub struct Session<'a> {
     /// Of an [`ExecThread`] that is borrowed mutably.
@@ -632,6 +660,13 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// The same session, borrowed.
+    #[inline]
+    #[must_use]
+    pub fn reborrow(&mut self) -> Session<'_> {
+        Session { gate: self.gate }
+    }
+
     /// States what the target arguments of the next invocation are to a [runner process](crate::runner), if its image is in one.
     /// Without this they are [`Lent::Opaque`].
     ///
@@ -725,12 +760,5 @@ impl Session<'_> {
             .step_by(size_of::<usize>())
             // SAFETY: aligned and within the usable part of a mapped stack, on which nothing runs (`&mut self`).
             .map(|at| unsafe { std::ptr::with_exposed_provenance::<usize>(at).read() })
-    }
-}
-
-impl Drop for Session<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        leave_session(self.gate);
     }
 }

@@ -62,7 +62,7 @@ pub use image::{
     EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,
     ValidImage,
 };
-pub use image_executor::{ExecThread, ImageExecutor, ImageExecutorOptions, Session, SetupError};
+pub use image_executor::{ExecThread, ImageExecutor, ImageExecutorOptions, OpenSession, Session, SetupError};
 pub use symbols::{DuplicateExport, HostSymbols, Interfaces, InvalidSoname, NamedSet, Symbol};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.

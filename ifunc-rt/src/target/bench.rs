@@ -187,12 +187,13 @@ impl Bench {
 
     /// Polls it once: returns the number of processed frames, or why the connection ended.
     pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
-        let mut execution = Execution {
+        let mut session = self.thread.session();
+        let execution = Execution {
             host: &self.host,
-            session: self.thread.session(),
+            session: session.reborrow(),
             argument: Argument::new(&raw mut looked.value, hash_of::<u64>(), false),
         };
-        let polled = looked.connection.poll(&mut execution);
+        let polled = looked.connection.poll(execution);
         polled.map_err(|end| match *end {
             Closed::Left => "left".into(),
             Closed::Broke(why) => why,

@@ -247,7 +247,7 @@ impl Duplex {
         };
         let mut served = Served::<true> {
             state: served,
-            execution,
+            execution: execution.reborrow(),
         };
         let polled = state.connection.poll_served(&mut served);
         state.polled();

@@ -66,7 +66,7 @@ impl OneWay {
     /// # Errors
     /// The connection ended. If the poll processed something before, the next poll returns the error.
     #[inline(always)]
-    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> Result<usize, Box<Closed>> {
+    pub(super) fn poll(&mut self, execution: Execution<'_>) -> Result<usize, Box<Closed>> {
         let Self {
             protocol,
             link,
@@ -86,7 +86,7 @@ impl OneWay {
 
     /// As [`poll`](Self::poll), and logs the end.
     #[inline(always)]
-    pub(super) fn poll_to_end(&mut self, execution: &mut Execution<'_>) -> Result<usize, ConnectionEnded> {
+    pub(super) fn poll_to_end(&mut self, execution: Execution<'_>) -> Result<usize, ConnectionEnded> {
         let polled = self.poll(execution);
         polled.map_err(|closed| outlined(|| self.ended(&closed)))
     }

@@ -61,9 +61,10 @@ impl Target {
         let Self {
             links, host, entry, ..
         } = self;
-        links.poll(&mut Execution {
+        let mut session = entry.session();
+        links.poll(Execution {
             host,
-            session: entry.session(),
+            session: session.reborrow(),
             argument,
         })
     }
@@ -425,16 +426,16 @@ impl Links {
     /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
     /// gathers connections.
     #[inline(always)]
-    fn poll(&mut self, execution: &mut Execution<'_>) -> usize {
+    fn poll(&mut self, mut execution: Execution<'_>) -> usize {
         match self.scope.is_some() {
-            true => self.poll_in_scope(execution),
+            true => self.poll_in_scope(execution.reborrow()),
             false => self.poll_links(execution),
         }
     }
 
     /// As [`poll`](Self::poll), where the listener looks for what has arrived once for all connections.
     #[inline(never)]
-    fn poll_in_scope(&mut self, execution: &mut Execution<'_>) -> usize {
+    fn poll_in_scope(&mut self, execution: Execution<'_>) -> usize {
         // A poll that panics ends the scope, and later ones have none.
         let (in_scope, has_some) = InScope::new(self.scope.take());
         let mut handled = 0;
@@ -465,7 +466,7 @@ impl Links {
     }
 
     #[inline(always)]
-    fn poll_links(&mut self, execution: &mut Execution<'_>) -> usize {
+    fn poll_links(&mut self, mut execution: Execution<'_>) -> usize {
         let host = execution.host;
         let (until_tended, is_due) = self.until_tended.overflowing_sub(1);
         self.until_tended = until_tended;
@@ -481,7 +482,7 @@ impl Links {
                     0
                 })
             }
-            None => self.poll_all(execution),
+            None => self.poll_all(execution.reborrow()),
         };
         if handled == 0 || handled > TEND as usize {
             self.until_tended = 0;
@@ -492,11 +493,11 @@ impl Links {
     /// Polls all connections, and sends what nodes reported for sources of other connections. Rotates the connections so that none
     /// is always served first. Returns how many frames they handled.
     #[inline(never)]
-    fn poll_all(&mut self, execution: &mut Execution<'_>) -> usize {
+    fn poll_all(&mut self, mut execution: Execution<'_>) -> usize {
         let host = execution.host;
         let (mut handled, mut at) = (0, 0);
         while let Some(connection) = self.active.get_mut(at) {
-            match connection.poll(execution) {
+            match connection.poll(execution.reborrow()) {
                 Ok(frames) => {
                     handled += frames;
                     at += 1;
@@ -832,21 +833,21 @@ impl Connection {
 
     /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
     #[inline(always)]
-    pub(super) fn poll(&mut self, execution: &mut Execution<'_>) -> Result<usize, ConnectionEnded> {
+    pub(super) fn poll(&mut self, mut execution: Execution<'_>) -> Result<usize, ConnectionEnded> {
         match self {
             Self::OneWay(connection) => connection.poll_to_end(execution),
-            _ => self.poll_unusual(execution).ok_or(ConnectionEnded),
+            _ => self.poll_unusual(execution.reborrow()).ok_or(ConnectionEnded),
         }
     }
 
     /// As [`poll`](Self::poll), of a connection that is not one-way.
     #[cold]
     #[inline(never)]
-    fn poll_unusual(&mut self, execution: &mut Execution<'_>) -> Option<usize> {
+    fn poll_unusual(&mut self, mut execution: Execution<'_>) -> Option<usize> {
         match self {
             Self::OneWay(_) => unreachable!("`poll` has polled it"),
-            Self::Duplex(connection) => connection.poll(execution),
-            Self::Tasks(tasks) => Some(tasks.poll(execution)),
+            Self::Duplex(connection) => connection.poll(&mut execution),
+            Self::Tasks(tasks) => Some(tasks.poll(&mut execution)),
         }
     }
 

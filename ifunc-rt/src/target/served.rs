@@ -405,10 +405,23 @@ pub(super) struct Execution<'a> {
     pub(super) argument: Argument,
 }
 
+impl Execution<'_> {
+    /// The same, borrowed: for one of several connections, or for a function that is not inlined. If that took the original, the fast path
+    /// would write it to memory, too.
+    #[inline]
+    pub(super) fn reborrow(&mut self) -> Execution<'_> {
+        Execution {
+            host: self.host,
+            session: self.session.reborrow(),
+            argument: self.argument,
+        }
+    }
+}
+
 /// A connection's host, for one poll. If it `TAKES` invocations, it runs each after the poll.
 pub(super) struct Served<'a, 'e, const TAKES: bool> {
     pub(super) state: &'a mut State,
-    pub(super) execution: &'a mut Execution<'e>,
+    pub(super) execution: Execution<'e>,
 }
 
 impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {

@@ -187,9 +187,10 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
     let doorbell = &host.doorbell;
     let stop = StopHandle(Arc::clone(doorbell));
     let _here = stop.enlist();
+    let mut session = entry.session();
     let mut execution = Execution {
         host,
-        session: entry.session(),
+        session: session.reborrow(),
         argument: argument.0,
     };
     let sleep = || {
@@ -203,7 +204,7 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
             if host.travels.has_mail() {
                 connection.deliver(host);
             }
-            connection.poll(&mut execution)
+            connection.poll(execution.reborrow())
         }));
         match polled {
             Ok(Ok(0)) => return Ran::Blocked(connection),

@@ -108,7 +108,7 @@ impl Tasks {
         let answer = room.map(|_| self.answer.as_mut_slice());
         let mut served = Served::<true> {
             state: &mut self.state,
-            execution,
+            execution: execution.reborrow(),
         };
         // It has no source here: its outcome goes where its call awaits it.
         let _ = served.run_visit(&counted, visit, invocation, answer);
