@@ -46,24 +46,24 @@ const PATHS: &[Path] = &[
         what: "poll",
         messages: 1,
         own: alone,
-        usual: 215.0,
-        first: 320.0,
+        usual: 200.0,
+        first: 306.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
         what: "poll-many",
         messages: BATCH,
         own: alone,
-        usual: 112.0,
-        first: 112.0,
+        usual: 111.0,
+        first: 111.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         own: alone,
-        usual: 793.0,
-        first: 1208.0,
+        usual: 780.0,
+        first: 1200.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.
     Path {
