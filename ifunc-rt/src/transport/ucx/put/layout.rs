@@ -209,7 +209,7 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     #[inline]
     pub(crate) fn landed(&self, sequence: u32) -> Option<[u64; 3]> {
         let slot = self.layout.slot(sequence) / 8;
-        let slot: &[_; WORDS_OF_SLOT] = self.words()[slot..][..WORDS_OF_SLOT].try_into().ok()?;
+        let slot = self.words()[slot..].first_chunk::<WORDS_OF_SLOT>()?;
         let word = |at: usize| slot[at / 8].load(Ordering::Relaxed);
         let first = word(HEADER_AT);
         let (number, len) = split_commit_word(first);
@@ -239,6 +239,14 @@ pub(crate) fn trailer(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> [
     [first, second, third, checksum(nonce, header, body)]
 }
 
+/// What the words of a body are combined with, and with the nonce.
+const BODY_KEYS: [u64; 4] = [
+    0x1d8e_4e27_c47d_124f,
+    0xeb44_acca_b455_d165,
+    0x9e37_79b9_7f4a_7c15,
+    0xd6e8_feb8_6659_fd93,
+];
+
 /// The checksum of a slot. A slot some of whose words are an older frame's has another one, but for one in 2⁶⁴: words are folded in pairs, as
 /// [wyhash](https://github.com/wangyi-fudan/wyhash) does it. The nonce is in each pair of a body's, so its author, who does not know the nonce, cannot make
 /// a body of which words do not count.
@@ -256,14 +264,9 @@ fn checksum(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> u64 {
     let Some([one, two, three, four]) = body else {
         return sum;
     };
-    let begin = fold(
-        one ^ 0x1d8e_4e27_c47d_124f ^ nonce,
-        two ^ 0xeb44_acca_b455_d165 ^ nonce,
-    );
-    let end = fold(
-        three ^ 0x9e37_79b9_7f4a_7c15 ^ nonce,
-        four ^ 0xd6e8_feb8_6659_fd93 ^ nonce,
-    );
+    let keys = BODY_KEYS.map(|key| key ^ nonce);
+    let begin = fold(one ^ keys[0], two ^ keys[1]);
+    let end = fold(three ^ keys[2], four ^ keys[3]);
     sum.wrapping_add(begin).wrapping_add(end)
 }
 
@@ -385,14 +388,8 @@ mod tests {
     #[test]
     fn no_word_of_a_body_hides_another() {
         let header = [commit_word(3, 32), 5, 6];
-        let keys = [
-            0x1d8e_4e27_c47d_124f,
-            0xeb44_acca_b455_d165,
-            0x9e37_79b9_7f4a_7c15,
-            0xd6e8_feb8_6659_fd93,
-        ];
         for (hiding, hidden) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
-            for key in [keys[hiding], !keys[hiding]] {
+            for key in [BODY_KEYS[hiding], !BODY_KEYS[hiding]] {
                 let mut body = [0; 4];
                 body[hiding] = key;
                 let before = checksum(7, header, Some(body));

@@ -73,16 +73,15 @@ impl Connection {
         // Before anything of it is put: see `sleeping`.
         rings.view.post_frames(sequence);
         let (layout, nonce) = (rings.peer, rings.nonce);
+        let sending = sending(id, len as usize);
         match place {
             Place::Slot => {
                 let body = packet.slot_body();
                 packet.set_trailer(&trailer(nonce, header, Some(body)));
-                let sending = sending(id, len as usize);
                 self.put_slot(worker, packet, 0, layout.slot(sequence), sending)
             }
             Place::Lines(lines) => {
                 let (data, offset) = (BODY..BODY + len as usize, layout.line(lines.begin));
-                let sending = sending(id, len as usize);
                 let put =
                     self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
                 worker.fence().map_err(NotBegun::Ucx)?;

@@ -334,14 +334,25 @@ fn asleep() -> Pair {
     pair
 }
 
+/// Puts a frame without a body, of this number, where the first frame of the target belongs. Nobody is told.
+fn put_empty(pair: &Pair, sequence: u32) {
+    let layout = Layout::new(ring(64, RingSize::MIN_DATA).to_source);
+    put_header(
+        &mut pair.served.engine.lock(),
+        pair.of_target,
+        layout,
+        sequence,
+        0,
+    );
+}
+
 #[test]
 fn a_frame_that_lands_without_a_doorbell_is_seen_before_the_sleep() {
     if !has_ucx() {
         return;
     }
     let mut pair = asleep();
-    let layout = Layout::new(ring(64, RingSize::MIN_DATA).to_source);
-    put_header(&mut pair.served.engine.lock(), pair.of_target, layout, 1, 0);
+    put_empty(&pair, 1);
     wait_for("the frame", || {
         pair.served.engine.poll();
         let verdict = pair.here.lock().may_sleep(pair.id);
@@ -360,15 +371,8 @@ fn a_slot_of_another_number_is_no_frame() {
         return;
     }
     let mut pair = asleep();
-    let layout = Layout::new(ring(64, RingSize::MIN_DATA).to_source);
     let mut put = |sequence| {
-        put_header(
-            &mut pair.served.engine.lock(),
-            pair.of_target,
-            layout,
-            sequence,
-            0,
-        );
+        put_empty(&pair, sequence);
         for _ in 0..100 {
             pair.served.engine.poll();
             pair.here.poll();
@@ -422,8 +426,7 @@ fn what_is_posted_is_polled_for_until_it_has_landed() {
     locked.dispatch();
     assert!(locked.state.expecting.contains(&pair.id));
     drop(locked);
-    let layout = Layout::new(ring(64, RingSize::MIN_DATA).to_source);
-    put_header(&mut pair.served.engine.lock(), pair.of_target, layout, 1, 0);
+    put_empty(&pair, 1);
     wait_for("the last frame", || {
         pair.served.engine.poll();
         let mut locked = pair.here.lock();
