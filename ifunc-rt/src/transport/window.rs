@@ -253,15 +253,14 @@ impl ReceiveWindow {
         })
     }
 
-    /// As [`publish`](Self::publish), with a message that goes to the peer anyway, and is longer for it: `None` also for less than a quarter of
-    /// what would be due.
+    /// Whether so much was released since the last time that it is published with a message that goes to the peer anyway, and is longer for it: a
+    /// quarter of what is due.
     #[cfg(feature = "ucx")]
-    #[inline]
-    pub(crate) fn publish_in_passing(&mut self) -> Option<Credits> {
+    #[inline(always)]
+    pub(crate) fn is_worth_publishing(&self) -> bool {
         let frames = self.released.frames - self.published.frames;
         let data = self.released.data - self.published.data;
-        let are_many = frames * 4 >= self.quarter.frames || data * 4 >= self.quarter.data;
-        are_many.then(|| self.publish()).flatten()
+        frames * 4 >= self.quarter.frames || data * 4 >= self.quarter.data
     }
 
     #[inline(always)]

@@ -4,7 +4,6 @@ use ifunc_abi::hello::HelloError;
 
 use ::ucx::EndpointId;
 
-use super::credits::{Incoming, send_window};
 use super::engine::Locked;
 use super::events::{Data, Header};
 use super::handshake::{Hello, Mode, Nonce, Welcome};
@@ -228,11 +227,7 @@ impl Locked<'_> {
                 if let Some(acceptor) = &mut state.acceptor {
                     acceptor.waiting.push_back(id);
                 }
-                let stage = Stage::Open {
-                    out: send_window(welcome.to_source),
-                    incoming: Incoming::new(welcome.to_target),
-                };
-                self.state.set_stage(id, stage);
+                self.open(id, welcome.to_source, welcome.to_target);
                 self.state.set_deadline(id, None);
                 self.notify_peer(id, Notice::Welcome, 0, &welcome.encode(mode, name));
                 return Ok(());

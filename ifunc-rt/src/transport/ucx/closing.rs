@@ -5,23 +5,28 @@ use std::time::Instant;
 use ::ucx::Status;
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 
-use super::engine::{LINGER, Locked};
+use super::engine::{Core, LINGER, Locked};
 use super::handshake::Mode;
 use super::header::Notice;
-use super::table::{Connection, ConnectionId, Stage, State};
+use super::table::{ConnectionId, Stage, State};
 use crate::transport::LinkError;
 
 impl Locked<'_> {
     /// When the peer has closed the connection and all that it sent has arrived, this side acknowledges, and the connection is over.
     pub(super) fn acknowledge_fin(&mut self, id: ConnectionId) -> Result<(), &'static str> {
-        let Some(connection) = self.state.connections.get_mut(&id) else {
+        let Core { worker, state } = &mut **self;
+        let Some(connection) = state.connections.get_mut(&id) else {
             return Ok(());
         };
         let (Some(sent), None) = (connection.fin, &connection.gone) else {
             return Ok(());
         };
         let all = match &mut connection.stage {
-            Stage::Open { incoming, .. } => incoming.are_all(sent)?,
+            Stage::Open { .. } => {
+                let mut handler = worker.handler();
+                let inbox = handler.inboxes.get_mut(id);
+                inbox.map_or(Ok(false), |inbox| inbox.are_all(sent))?
+            }
             Stage::Put(rings) => rings.are_all(sent)?,
             _ => false,
         };
@@ -89,19 +94,11 @@ impl Locked<'_> {
         }
     }
 
-    /// Discards what has arrived and was not delivered.
-    fn discard_arrived(&mut self, id: ConnectionId) {
-        let connection = self.state.connections.get_mut(&id);
-        for frame in connection.map(Connection::take_all).unwrap_or_default() {
-            self.discard(frame.data);
-        }
-    }
-
     /// Forgets a connection.
     pub(super) fn forget(&mut self, id: ConnectionId) {
         self.drop_pack(id);
         self.drop_endpoint(id);
-        self.discard_arrived(id);
+        self.remove_inbox(id);
         let Some(connection) = self.state.connections.remove(&id) else {
             return;
         };
@@ -135,6 +132,7 @@ impl Locked<'_> {
             _ => None,
         };
         connection.closed = sent.is_some();
+        self.set_closing(id);
         self.discard_arrived(id);
         match sent {
             Some(sent) => {

@@ -144,9 +144,11 @@ impl Incoming {
         self.window.publish().unwrap_or_else(|| self.window.released())
     }
 
-    /// Credits for a short frame to the peer, if there are many that the peer does not know: they may take a second cache line of UCX's queue.
-    pub(super) fn publish_in_passing(&mut self) -> Option<Credits> {
-        self.window.publish_in_passing()
+    /// Whether there are so many credits that the peer does not know that they go along with a short frame, which may take a second cache line of
+    /// UCX's queue for them.
+    #[inline(always)]
+    pub(super) fn is_worth_publishing(&self) -> bool {
+        self.window.is_worth_publishing()
     }
 }
 

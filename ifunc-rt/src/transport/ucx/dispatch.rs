@@ -4,24 +4,29 @@ use std::sync::Once;
 
 use ::ucx::{EndpointId, Rendezvous, Status};
 
-use super::credits::{Incoming, send_window};
-use super::engine::Locked;
-use super::events::{Data, Event, Header, Queued};
+use super::engine::{Core, Locked};
+use super::events::{Data, Event, Header};
 use super::gather::Next;
 use super::handshake::{Hello, Mode, Welcome};
-use super::header::{Head, Name, Notice};
-use super::packed::Entry;
+use super::header::{Head, Notice};
+use super::inbox::Frame;
 use super::packet::{Packet, Purpose};
-use super::table::{Connection, ConnectionId, Frame, Stage};
+use super::table::{Connection, ConnectionId, Stage};
 use crate::observe::limited;
 use crate::transport::LinkError;
 
 impl Locked<'_> {
-    /// Dispatches all events; whether there were any.
+    /// Dispatches all events; whether anything has happened.
     #[inline(always)]
     pub(super) fn dispatch(&mut self) -> bool {
-        let some = !self.worker.handler().is_empty();
+        let (some, has_events) = {
+            let mut handler = self.worker.handler();
+            (handler.take_news(), !handler.is_empty())
+        };
         if some {
+            self.state.sleeps = 0;
+        }
+        if has_events {
             self.dispatch_events();
         }
         if self.engine().has_notices_pending() {
@@ -35,26 +40,16 @@ impl Locked<'_> {
 
     #[inline(never)]
     fn dispatch_events(&mut self) {
-        self.state.sleeps = 0;
         loop {
-            let queued = self.worker.handler().pop();
-            match queued {
-                Some(Queued::Entry { to, entry, packet }) => self.entry(to, entry, packet),
-                Some(Queued::Event) => self.dispatch_event(),
+            let event = self.worker.handler().pop();
+            match event {
+                Some(Event::Message { from, head, data }) => self.message(from, head, data),
+                Some(Event::Completed(packet, result)) => self.completed(packet, result),
+                // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
+                Some(Event::Failed(endpoint, why)) => self.state.failed.push((endpoint, why)),
                 None if self.state.failed.is_empty() && self.state.broken.is_empty() => break,
                 None => self.drop_endpoints(),
             }
-        }
-    }
-
-    fn dispatch_event(&mut self) {
-        let event = self.worker.handler().pop_event();
-        match event {
-            Some(Event::Message { from, head, data }) => self.message(from, head, data),
-            Some(Event::Completed(packet, result)) => self.completed(packet, result),
-            // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
-            Some(Event::Failed(endpoint, why)) => self.state.failed.push((endpoint, why)),
-            None => {}
         }
     }
 
@@ -98,65 +93,31 @@ impl Locked<'_> {
         }
     }
 
-    /// An entry of a packed message. Nearly always it is the next frame of its connection.
-    #[inline(always)]
-    fn entry(&mut self, to: Name, entry: Entry, packet: Packet) {
-        let named = self.state.connections.at_mut(to.number());
-        let Some((id, connection)) = named.filter(|(_, connection)| connection.name == to) else {
-            return self.unusual_entry(to, entry, packet);
-        };
-        match connection.receive_next(&entry, packet) {
-            Ok(()) => {
-                if connection.signs.take_parked() {
-                    self.state.ready.push(id.key());
-                }
-            }
-            Err((packet, None)) => self.unusual_entry(to, entry, packet),
-            Err((packet, Some(why))) => {
-                self.give(packet);
-                self.end(id, LinkError::Malformed(why));
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn unusual_entry(&mut self, to: Name, entry: Entry, packet: Packet) {
-        let data = Data::Copied(packet, entry.len.into());
-        self.message(None, Header::Entry(to, entry), data);
-    }
-
     fn message(&mut self, from: Option<EndpointId>, head: Header, data: Data) {
-        let Some((id, connection)) = self.addressee(from, head.to()) else {
+        let Core { worker, state } = &mut **self;
+        let Some((id, connection)) = state.addressee(from, head.to()) else {
             // Of a source that connects, of a connection that is closed, or of an unknown peer.
             return self.admit_by_message(from, head, data);
         };
         if connection.gone.is_some() {
             return self.discard(data);
         }
+        let mut handler = worker.handler();
+        let mut inbox = handler.inboxes.get_mut(id);
         let head = match head {
-            Header::Entry(_, entry) => connection.complete(&entry),
-            Header::Head(head) => head,
-            Header::CutOff(_) | Header::Unknown => {
-                self.discard(data);
-                return self.end(id, LinkError::Malformed("a message that is not a frame"));
+            Header::Entry(to, entry) => {
+                Ok(entry.complete(inbox.as_ref().map_or(1, |inbox| inbox.next()), to))
             }
+            Header::Head(head) => Ok(head),
+            Header::CutOff(_) | Header::Unknown => Err("a message that is not a frame"),
         };
-        let result = match (connection.validate(&head, &data), data) {
-            (Ok(None), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
-            (Ok(None), data) => {
-                // The connection is not looked up again.
-                let (received, fin) = (connection.receive(Frame::new(&head, data)), connection.fin);
-                if connection.signs.take_parked() {
-                    self.state.ready.push(id.key());
-                }
-                let received = self.received(received);
-                if received.is_ok() && fin.is_none() {
-                    return;
-                }
-                received
-            }
-            (Ok(Some(notice)), Data::Copied(packet, len)) => {
+        let validated =
+            head.and_then(|head| Ok((head, connection.validate(inbox.as_deref_mut(), &head, &data)?)));
+        drop(handler);
+        let result = match (validated, data) {
+            (Ok((head, None)), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
+            (Ok((head, None)), data) => self.received(id, Frame::new(&head, data)),
+            (Ok((head, Some(notice))), Data::Copied(packet, len)) => {
                 self.state.notify(id);
                 let body = packet.body(len).to_vec();
                 self.give(packet);
@@ -172,25 +133,26 @@ impl Locked<'_> {
         }
     }
 
-    /// Discards a frame that is not used.
-    #[inline]
-    fn received(&mut self, received: Result<(), (Frame, Option<&'static str>)>) -> Result<(), &'static str> {
+    /// A frame is here with its body.
+    fn received(&mut self, id: ConnectionId, frame: Frame) -> Result<(), &'static str> {
+        self.state.notify(id);
+        let is_over = |connection: &Connection| connection.gone.is_some() || connection.closed;
+        let is_over = self.state.connections.get(&id).is_none_or(is_over);
+        let mut handler = self.worker.handler();
+        let received = match handler.inboxes.get_mut(id) {
+            Some(inbox) if !is_over => inbox.receive(frame).map_err(|(frame, why)| (frame, Some(why))),
+            Some(inbox) => {
+                inbox.drop_received();
+                Err((frame, None))
+            }
+            None => Err((frame, None)),
+        };
+        drop(handler);
         let Err((frame, why)) = received else {
             return Ok(());
         };
         self.discard(frame.data);
         why.map_or(Ok(()), Err)
-    }
-
-    /// The connection of a message: by the name in it, which only the peer knows; without a name, the connection that has the
-    /// endpoint to itself.
-    fn addressee(&mut self, from: Option<EndpointId>, to: Name) -> Option<(ConnectionId, &mut Connection)> {
-        if to == Name::NONE {
-            let id = *self.state.endpoints.get(&from?)?;
-            return Some((id, self.state.connections.get_mut(&id)?));
-        }
-        let named = self.state.connections.at_mut(to.number());
-        named.filter(|(_, connection)| connection.name == to)
     }
 
     /// Fetches the body of a frame.
@@ -212,14 +174,8 @@ impl Locked<'_> {
 
     /// The body of a frame was fetched.
     fn fetched(&mut self, id: ConnectionId, head: Head, packet: Packet) -> Result<(), &'static str> {
-        self.state.notify(id);
         let data = Data::Copied(packet, head.len as usize);
-        let Some(connection) = self.state.connections.get_mut(&id) else {
-            self.discard(data);
-            return Ok(());
-        };
-        let received = connection.receive(Frame::new(&head, data));
-        self.received(received)?;
+        self.received(id, Frame::new(&head, data))?;
         self.acknowledge_fin(id)
     }
 
@@ -247,14 +203,10 @@ impl Locked<'_> {
                 };
                 connection.peer = name;
                 connection.hello = Some(welcome.hello);
-                if mode == Mode::Puts {
-                    self.receive_welcome(id, welcome, ring);
-                    return Ok(());
+                match mode {
+                    Mode::Puts => self.receive_welcome(id, welcome, ring),
+                    Mode::Messages => self.open(id, welcome.to_target, welcome.to_source),
                 }
-                connection.stage = Stage::Open {
-                    out: send_window(welcome.to_target),
-                    incoming: Incoming::new(welcome.to_source),
-                };
                 Ok(())
             }
             (Notice::Memory, Stage::Put(rings)) if rings.remote.is_none() => self.receive_offer(id, body),
@@ -270,6 +222,7 @@ impl Locked<'_> {
             (Notice::Credit, Stage::Open { .. }) => Ok(()),
             (Notice::Fin, Stage::Open { .. }) if connection.fin.is_none() => {
                 connection.fin = Some(number as u32);
+                self.set_closing(id);
                 Ok(())
             }
             (Notice::Fin, Stage::Put(rings)) if rings.remote.is_some() && connection.fin.is_none() => {
@@ -346,13 +299,7 @@ impl Locked<'_> {
         }
         let mut packet = self.packet(body.len());
         packet.body_mut(body.len()).copy_from_slice(body);
-        let credits = match self.state.connections.get_mut(&id) {
-            Some(Connection {
-                stage: Stage::Open { incoming, .. },
-                ..
-            }) => incoming.publish(),
-            _ => Default::default(),
-        };
+        let credits = self.credits(id);
         let head = Head::notice(notice, number, body.len(), credits);
         if let Some(packet) = self.send(id, packet, head, body.len()) {
             self.give(packet);
@@ -362,14 +309,14 @@ impl Locked<'_> {
     /// Sends credits: now, with what is gathered for the peer, or when UCX has sent some of the messages under way.
     pub(super) fn credit(&mut self, id: ConnectionId) {
         if let Some(connection) = self.state.connections.get_mut(&id)
-            && let Stage::Open { out, incoming } = &mut connection.stage
+            && let Stage::Open { out } = &connection.stage
         {
             if !connection.under_way.may_begin(out.capacity()) {
                 connection.owes_credits = true;
                 return;
             }
-            let head = Head::notice(Notice::Credit, 0, 0, incoming.publish());
             let joins = connection.joins();
+            let head = Head::notice(Notice::Credit, 0, 0, self.credits(id));
             if self.gathers(id, &head, &[], joins, Next::Unknown) {
                 return;
             }

@@ -8,6 +8,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 
 use super::handshake::LONGEST;
 use super::header::{HEADER, Head, Name, ONE_PIECE};
+use super::inbox::Inboxes;
 use super::packed::{Entries, Entry, LENGTHS};
 use super::packet::{Packet, Pool, Purpose};
 use crate::os::EventFd;
@@ -15,12 +16,13 @@ use crate::os::EventFd;
 /// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
 const COPIED: usize = ONE_PIECE;
 
-/// Events that were not dispatched yet, and the packets that are free.
+/// Events that were not dispatched yet, frames that were not taken, and the packets that are free.
 pub(super) struct EventQueue {
     /// In their order.
-    queue: VecDeque<Queued>,
-    /// Those that [`Queued::Event`] stands for: they are much larger than what nearly always comes.
-    events: VecDeque<Event>,
+    queue: VecDeque<Event>,
+    pub(super) inboxes: Inboxes,
+    /// An event was added, or a frame has arrived.
+    has_news: bool,
     pub(super) pool: Pool,
     /// Where the worker is the application's, whose calls fill the queue at any time, on any thread.
     wake: Option<Wake>,
@@ -32,15 +34,7 @@ struct Wake {
     event_fd: Arc<EventFd>,
 }
 
-/// An element of the queue.
-pub(super) enum Queued {
-    /// An entry of a packed message to this connection, with its body.
-    Entry { to: Name, entry: Entry, packet: Packet },
-    /// Another event: [`EventQueue::pop_event`] has it.
-    Event,
-}
-
-/// Something that happened, beside the arrival of an entry.
+/// Something that happened, beside the arrival of a frame that an inbox took.
 pub(super) enum Event {
     /// A message came.
     Message {
@@ -104,7 +98,8 @@ impl EventQueue {
     pub(super) fn new(event_fd: Option<Arc<EventFd>>) -> Self {
         Self {
             queue: VecDeque::new(),
-            events: VecDeque::new(),
+            inboxes: Inboxes::default(),
+            has_news: false,
             pool: Pool::default(),
             wake: event_fd.map(|event_fd| Wake {
                 is_armed: false,
@@ -125,25 +120,27 @@ impl EventQueue {
         self.queue.is_empty()
     }
 
-    /// The next element of the queue.
+    /// The next event.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Queued> {
+    pub(super) fn pop(&mut self) -> Option<Event> {
         self.queue.pop_front()
     }
 
-    /// The event for which a [`Queued::Event`] was popped.
-    pub(super) fn pop_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
     pub(super) fn push(&mut self, event: Event) {
-        self.events.push_back(event);
-        self.enqueue(Queued::Event);
+        self.queue.push_back(event);
+        self.tell();
     }
 
+    /// Whether anything has happened since the last call.
     #[inline]
-    fn enqueue(&mut self, queued: Queued) {
-        self.queue.push_back(queued);
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Something has happened.
+    #[inline]
+    fn tell(&mut self) {
+        self.has_news = true;
         if let Some(wake) = &mut self.wake
             && std::mem::take(&mut wake.is_armed)
         {
@@ -166,8 +163,22 @@ impl EventQueue {
             let len = body.len();
             let mut packet = self.pool.take(len);
             message.copy_from(body.start, packet.body_mut(len));
-            self.enqueue(Queued::Entry { to, entry, packet });
+            match self.inboxes.receive_next(to, &entry, packet) {
+                Ok(()) => self.tell(),
+                Err(packet) => self.unusual(to, entry, packet),
+            }
         }
+    }
+
+    /// An entry that is not the next frame of its connection, or from which more follows.
+    #[cold]
+    fn unusual(&mut self, to: Name, entry: Entry, packet: Packet) {
+        let data = Data::Copied(packet, entry.len.into());
+        self.push(Event::Message {
+            from: None,
+            head: Header::Entry(to, entry),
+            data,
+        });
     }
 
     /// The rest of a packed message is malformed.

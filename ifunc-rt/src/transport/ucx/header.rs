@@ -80,8 +80,8 @@ impl Name {
     /// Of a peer that has not said one.
     pub(super) const NONE: Self = Self(0);
 
-    pub(super) fn new(number: u32, nonce: u32) -> Self {
-        Self(u64::from(nonce) << 32 | u64::from(number))
+    pub(super) const fn new(number: u32, nonce: u32) -> Self {
+        Self((nonce as u64) << 32 | number as u64)
     }
 
     pub(super) fn number(self) -> u32 {

@@ -11,14 +11,15 @@ use ifunc_abi::hello::Hello;
 use super::attached::Attached;
 use super::credits::units;
 use super::engine::{Core, Engine, Locked};
-use super::events::Data;
+use super::events::{Data, EventQueue};
 use super::gather::Next;
 use super::header::{Head, Name, ONE_PIECE};
+use super::inbox::{Frame, Inbox};
 use super::packed::Entry;
 use super::packet::Packet;
 use super::put;
 use super::requests::discard;
-use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
+use super::table::{Connection, ConnectionId, Signs, Stage};
 use crate::os::wait_readable;
 use crate::transport::window::Credits;
 use crate::transport::{self, Body, Ends, Inbound, Key, Link, LinkError, Outbound, Park, Peer, Waiter};
@@ -322,7 +323,7 @@ impl Outbound for Sender {
             return 0;
         };
         let joins = connection.joins();
-        let Stage::Open { out, incoming, .. } = &mut connection.stage else {
+        let Stage::Open { out } = &mut connection.stage else {
             return 0;
         };
         failpoint!("transport.commit");
@@ -331,9 +332,10 @@ impl Outbound for Sender {
         (self.left.frames, self.left.data) = (self.left.frames - 1, self.left.data - data);
         self.sent += 1;
         let all_out = connection.under_way.is_empty();
-        let credits = match len <= ONE_PIECE {
-            true => incoming.publish_in_passing(),
-            false => Some(incoming.publish()),
+        let brings_credits = len > ONE_PIECE || self.handle.signs.credits.load(Ordering::Relaxed);
+        let credits = match brings_credits {
+            true => worker.handler().inboxes.get_mut(id).map(Inbox::publish),
+            false => None,
         };
         let next = self.next.take();
         let is_alone = !joins && !is_gathering && next == Next::Unknown && state.gather.is_empty();
@@ -429,29 +431,38 @@ impl Receiver {
             self.is_released = false;
         }
         let may_progress = self.polled == engine.polls() && !engine.polling.is_here();
-        if may_progress && connection(&mut locked, self.handle.id)?.has_none() {
+        if may_progress && is_empty(&mut locked, self.handle.id) {
             locked.progress();
             self.polled = engine.polls();
         }
         let Core { worker, state } = &mut *locked;
-        let connection = state.connections.get_mut(&self.handle.id).ok_or(CLOSED)?;
+        let mut handler = worker.handler();
+        let EventQueue { inboxes, pool, .. } = &mut *handler;
+        let inbox = inboxes.get_mut(self.handle.id).ok_or(CLOSED)?;
+        let mut released = None;
         // The credits of what was released are not due: they go with another message to the peer once they are many.
         if std::mem::take(&mut self.is_released)
             && let Some(frame) = self.frame.take()
         {
-            connection.release(frame.data.len());
-            discard(worker, frame.data);
-        }
-        match connection.take() {
-            Some((frame, is_due)) => (self.frame, self.is_due) = (Some(frame), is_due),
-            None => {
-                if let Some(gone) = &connection.gone {
-                    return Err(gone.clone());
-                }
-                self.polled = engine.polls();
+            inbox.release(frame.data.len());
+            match frame.data {
+                Data::Copied(packet, _) => pool.give(packet),
+                data => released = Some(data),
             }
         }
-        Ok(())
+        match inbox.take() {
+            Some((frame, is_due)) => (self.frame, self.is_due) = (Some(frame), is_due),
+            None => self.polled = engine.polls(),
+        }
+        drop(handler);
+        if let Some(data) = released {
+            discard(worker, data);
+        }
+        if self.frame.is_some() {
+            return Ok(());
+        }
+        let connection = state.connections.get(&self.handle.id).ok_or(CLOSED)?;
+        connection.gone.clone().map_or(Ok(()), Err)
     }
 
     /// Whether a poll finds nothing, and has nothing else to do.
@@ -498,15 +509,25 @@ impl Receiver {
 /// Polls in passing, in succession, that do not progress UCX.
 const PASSED: u32 = 64;
 
+/// Whether no frame is here, and the connection goes on.
+fn is_empty(locked: &mut Locked<'_>, id: ConnectionId) -> bool {
+    let is_open = connection(locked, id).is_ok_and(|connection| connection.gone.is_none());
+    let mut handler = locked.worker.handler();
+    is_open && handler.inboxes.get_mut(id).is_some_and(|inbox| inbox.is_empty())
+}
+
 /// Gives the memory of a frame back, and credits to the peer if they are due.
 fn spend(locked: &mut Locked<'_>, id: ConnectionId, frame: Option<Frame>) {
     let Some(Frame { data, .. }) = frame else { return };
     let len = data.len();
     locked.discard(data);
-    if let Ok(connection) = connection(locked, id)
-        && connection.release(len)
-        && connection.gone.is_none()
-    {
+    let mut handler = locked.worker.handler();
+    let is_due = handler
+        .inboxes
+        .get_mut(id)
+        .is_some_and(|inbox| inbox.release(len));
+    drop(handler);
+    if is_due && connection(locked, id).is_ok_and(|connection| connection.gone.is_none()) {
         locked.credit(id);
     }
 }

@@ -45,6 +45,7 @@ pub(crate) mod fuzzing;
 mod gather;
 mod handshake;
 mod header;
+mod inbox;
 mod link;
 mod listener;
 mod lock;

@@ -24,6 +24,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 use super::header::{Head, Name, pack, unpack};
+use crate::transport::RingSize;
 use crate::transport::window::Credits;
 
 /// Length of a word.
@@ -75,6 +76,20 @@ impl Entry {
             len: head.len as u16,
             words: head.words,
             credits: head.credits,
+        }
+    }
+
+    /// The header of a frame or notice to this connection, of which `next` is the next frame's sequence.
+    pub(super) fn complete(&self, next: u32, to: Name) -> Head {
+        // It is ahead of its turn by less than a window.
+        const { assert!(RingSize::MAX_SLOTS <= 1 << u16::BITS) };
+        let ahead = self.number.wrapping_sub(next as u16);
+        Head {
+            sequence: next.wrapping_add(ahead.into()),
+            len: self.len.into(),
+            words: self.words,
+            credits: self.credits,
+            to,
         }
     }
 

@@ -10,21 +10,20 @@ use ::ucx::{Endpoint, EndpointId, OperationId, Status};
 use ifunc_abi::hello::Hello;
 
 use super::connections::ConnectionTable;
-use super::credits::{Incoming, UnderWay};
+use super::credits::UnderWay;
 use super::events::Data;
 use super::exchange::liveness::{Leaving, Liveness};
 use super::gather::{Gather, Pack, Unread};
 use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
-use super::packed::Entry;
-use super::packet::Packet;
+use super::inbox::Inbox;
 use super::put::rings::Rings;
 use super::routes::Route;
 use super::tcp_watch::Watch;
 use crate::policy::SharedConnect;
 use crate::transport::handshake::Declined;
-use crate::transport::window::{Credits, SendWindow};
-use crate::transport::{Key, LinkError, Peer, RingSize};
+use crate::transport::window::SendWindow;
+use crate::transport::{Key, LinkError, Peer};
 
 /// A connection of an engine. Unlike the address of an endpoint it is not used again soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,7 +135,7 @@ pub(super) enum Stage {
     /// A target has refused the connection.
     TurnedAway,
     /// Frames may come and go.
-    Open { out: SendWindow, incoming: Incoming },
+    Open { out: SendWindow },
 }
 
 /// A connection.
@@ -173,15 +172,6 @@ pub(super) struct Connection {
     pub(super) owes_credits: bool,
     /// The message that is open for more frames.
     pub(super) pack: Option<Pack>,
-    /// In their order.
-    pub(super) arrived: VecDeque<Frame>,
-    /// The engine's.
-    unread: Unread,
-    /// Those that overtook others, by sequence. There are at most as many as credits, because credits are given back for
-    /// frames that were released, in order.
-    early: BTreeMap<u32, Frame>,
-    /// Sequence of the frame behind the last of `arrived`.
-    next: u32,
     pub(super) gone: Option<LinkError>,
     /// The status by which the endpoint failed.
     pub(super) failure: Option<Status>,
@@ -197,16 +187,18 @@ pub(super) struct Connection {
     pub(super) signs: Arc<Signs>,
 }
 
-/// The state of a connection that is used without the lock. `gone` and `arrived` are written under the lock, the others by the thread that
-/// polls the connection, and by a thread that finds out, under the lock, that it is ready.
+/// The state of a connection that is used without the lock. `gone`, `arrived` and `credits` are written under the lock, or in a callback of UCX's;
+/// the others by the thread that polls the connection, and by a thread that finds out, under the lock, that it is ready.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// `gone.is_some()`, or its worker is not used any more.
     pub(super) gone: AtomicBool,
     /// `gone`, or the peer has left: what it sent before may still come, and no frame is sent to it.
     pub(super) left: AtomicBool,
-    /// There is something in `arrived`.
+    /// There is something in the [inbox](super::inbox).
     pub(super) arrived: AtomicBool,
+    /// There are so many credits that the peer does not know that the next frame brings them.
+    pub(super) credits: AtomicBool,
     /// A frame was sent since the last poll that could have progressed UCX, and UCX has nothing under way after it.
     pub(super) sent: AtomicBool,
     /// A target polls here only when the connection is ready. After it has set this, the target takes the lock once: what another thread
@@ -220,6 +212,12 @@ impl Signs {
     /// Whether there is nothing to poll for.
     pub(super) fn is_idle(&self) -> bool {
         !self.arrived.load(Ordering::Acquire) && !self.is_gone()
+    }
+
+    /// Whether nothing follows from a frame that arrives but that it is there.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed) && !self.parked.load(Ordering::Relaxed)
     }
 
     /// Whether a target had parked the connection, which is ready from now on. Under the lock.
@@ -250,23 +248,6 @@ impl Signs {
     }
 }
 
-/// A frame that has arrived, whose header was validated.
-pub(super) struct Frame {
-    pub(super) sequence: u32,
-    pub(super) words: [u64; 2],
-    pub(super) data: Data,
-}
-
-impl Frame {
-    pub(super) fn new(head: &Head, data: Data) -> Self {
-        Self {
-            sequence: head.sequence,
-            words: head.words,
-            data,
-        }
-    }
-}
-
 impl State {
     pub(super) fn new(mode: Mode) -> Self {
         Self {
@@ -290,8 +271,6 @@ impl State {
             route,
             name,
             stage,
-            unread: self.unread.clone(),
-            next: 1,
             ..Connection::default()
         };
         self.connections.insert(id, connection);
@@ -362,6 +341,21 @@ impl State {
             .filter(|rings| is_open && rings.remote.is_some())
     }
 
+    /// The connection of a message: by the name in it, which only the peer knows; without a name, the connection that has the
+    /// endpoint to itself.
+    pub(super) fn addressee(
+        &mut self,
+        from: Option<EndpointId>,
+        to: Name,
+    ) -> Option<(ConnectionId, &mut Connection)> {
+        if to == Name::NONE {
+            let id = *self.endpoints.get(&from?)?;
+            return Some((id, self.connections.get_mut(&id)?));
+        }
+        let named = self.connections.at_mut(to.number());
+        named.filter(|(_, connection)| connection.name == to)
+    }
+
     /// An event of a connection: it is ready, if the target has parked it.
     pub(super) fn notify(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id)
@@ -398,150 +392,28 @@ impl Connection {
         self.packed_under_way > 0
     }
 
-    /// Receives an entry that is the next frame. `Err`: it breaks the protocol, as the text says; without a text it is another entry, and nothing
-    /// has changed.
-    #[inline]
-    pub(super) fn receive_next(
+    /// Validates a message. The notice; `None`: it is a frame, which the inbox has admitted.
+    pub(super) fn validate(
         &mut self,
-        entry: &Entry,
-        packet: Packet,
-    ) -> Result<(), (Packet, Option<&'static str>)> {
-        let is_over = self.gone.is_some() || self.closed || self.fin.is_some();
-        let is_next = entry.number == self.next as u16 && self.early.is_empty();
-        let (len, is_frame) = (entry.len.into(), entry.words[0] as u8 != 0);
-        let Stage::Open { out, incoming } = &mut self.stage else {
-            return Err((packet, None));
-        };
-        if is_over || !is_next || !is_frame {
-            return Err((packet, None));
-        }
-        if let Some(Credits { frames, data }) = entry.credits
-            && let Err(why) = out.acknowledge_low(frames as u32, data as u32)
-        {
-            return Err((packet, Some(why)));
-        }
-        if let Err(why) = incoming.receive(len) {
-            return Err((packet, Some(why)));
-        }
-        incoming.complete();
-        self.arrive_next(Frame {
-            sequence: self.next,
-            words: entry.words,
-            data: Data::Copied(packet, len),
-        });
-        Ok(())
-    }
-
-    /// Takes a frame that is here with its body. `Err`: the frame is not used; the text says why it breaks the protocol.
-    pub(super) fn receive(&mut self, frame: Frame) -> Result<(), (Frame, Option<&'static str>)> {
-        let Stage::Open { incoming, .. } = &mut self.stage else {
-            return Err((frame, None));
-        };
-        incoming.complete();
-        let slots = incoming.slots();
-        if self.gone.is_some() || self.closed {
-            return Err((frame, None));
-        }
-        // Numbers wrap: what is past is far ahead.
-        let sequence = frame.sequence;
-        if sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&sequence) {
-            return Err((frame, Some("a frame whose number was not its turn")));
-        }
-        if sequence == self.next && self.early.is_empty() {
-            // Nearly always.
-            self.arrive_next(frame);
-            return Ok(());
-        }
-        self.early.insert(sequence, frame);
-        while let Some(frame) = self.early.remove(&self.next) {
-            self.arrive_next(frame);
-        }
-        Ok(())
-    }
-
-    /// The header of a frame or notice in a packed message, which has the low half of its sequence.
-    #[inline]
-    pub(super) fn complete(&self, entry: &Entry) -> Head {
-        // It is ahead of its turn by less than a window.
-        const { assert!(RingSize::MAX_SLOTS <= 1 << u16::BITS) };
-        let ahead = entry.number.wrapping_sub(self.next as u16);
-        Head {
-            sequence: self.next.wrapping_add(ahead.into()),
-            len: entry.len.into(),
-            words: entry.words,
-            credits: entry.credits,
-            to: self.name,
-        }
-    }
-
-    /// The next frame has arrived.
-    #[inline]
-    fn arrive_next(&mut self, frame: Frame) {
-        self.next = self.next.wrapping_add(1);
-        self.arrive(frame);
-    }
-
-    #[inline]
-    pub(super) fn arrive(&mut self, frame: Frame) {
-        self.arrived.push_back(frame);
-        self.unread.set(self.unread.get() + 1);
-        self.signs.arrived.store(true, Ordering::Release);
-    }
-
-    /// Whether no frame is here, and the connection goes on.
-    pub(super) fn has_none(&self) -> bool {
-        self.arrived.is_empty() && self.gone.is_none()
-    }
-
-    /// The memory of a frame is free again. `true`: credits are due.
-    #[inline]
-    pub(super) fn release(&mut self, len: usize) -> bool {
-        match &mut self.stage {
-            Stage::Open { incoming, .. } => incoming.release(len),
-            _ => false,
-        }
-    }
-
-    /// The next frame, and whether its memory is to be given back as soon as it was executed.
-    #[inline]
-    pub(super) fn take(&mut self) -> Option<(Frame, bool)> {
-        let frame = self.arrived.pop_front()?;
-        self.unread.set(self.unread.get() - 1);
-        self.signs
-            .arrived
-            .store(!self.arrived.is_empty(), Ordering::Release);
-        let is_due = match (&frame.data, &self.stage) {
-            (Data::Copied(_, len), Stage::Open { incoming, .. }) => incoming.is_due(*len),
-            _ => true,
-        };
-        Some((frame, is_due))
-    }
-
-    /// Takes all frames.
-    pub(super) fn take_all(&mut self) -> Vec<Frame> {
-        let early = std::mem::take(&mut self.early);
-        self.unread.set(self.unread.get() - self.arrived.len());
-        self.arrived.drain(..).chain(early.into_values()).collect()
-    }
-
-    /// Validates a message. The notice; `None`: it is a frame.
-    pub(super) fn validate(&mut self, head: &Head, data: &Data) -> Result<Option<Notice>, &'static str> {
+        inbox: Option<&mut Inbox>,
+        head: &Head,
+        data: &Data,
+    ) -> Result<Option<Notice>, &'static str> {
         let len = data.len();
         if head.len as usize != len {
             return Err("a body of another length than its header says");
         }
         let notice = head.as_notice()?;
-        if let Stage::Open { out, incoming, .. } = &mut self.stage {
-            if let Some(credits) = head.credits {
-                out.acknowledge_low(credits.frames as u32, credits.data as u32)?;
-            }
-            if notice.is_none() {
-                if self.fin.is_some_and(|sent| incoming.are_all(sent) == Ok(true)) {
-                    return Err("a frame after its last");
-                }
-                incoming.receive(len)?;
-                return Ok(None);
-            }
+        if let Stage::Open { out } = &mut self.stage
+            && let Some(credits) = head.credits
+        {
+            out.acknowledge_low(credits.frames as u32, credits.data as u32)?;
+        }
+        if notice.is_none()
+            && let Some(inbox) = inbox
+        {
+            inbox.admit(len, self.fin)?;
+            return Ok(None);
         }
         match notice {
             None => Err("a frame before the handshake"),

@@ -15,7 +15,7 @@ use rustix::net::{Shutdown, shutdown};
 use super::notices::Channel;
 use crate::os::{EventFlags, is_ending, is_hung_up};
 use crate::transport::socket::{is_of_this_host, wait};
-use crate::transport::ucx::engine::{Engine, Locked, Visited};
+use crate::transport::ucx::engine::{Core, Engine, Locked, Visited};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 
@@ -217,14 +217,21 @@ impl Locked<'_> {
     /// over.
     pub(in crate::transport::ucx) fn hang_up(&mut self, id: ConnectionId) -> bool {
         let some = (0..ROUNDS).take_while(|_| self.progress()).count() > 0;
-        let Some(connection) = self.state.connections.get_mut(&id) else {
+        let Core { worker, state } = &mut **self;
+        let Some(connection) = state.connections.get_mut(&id) else {
             return true;
         };
         if connection.gone.is_some() {
             return true;
         }
         let (frames, goes_on) = match &connection.stage {
-            Stage::Open { incoming, .. } => incoming.come(),
+            Stage::Open { .. } => {
+                let mut handler = worker.handler();
+                handler
+                    .inboxes
+                    .get_mut(id)
+                    .map_or((0, false), |inbox| inbox.come())
+            }
             // What is put is counted only when it is read.
             Stage::Put(_) => (0, some),
             _ => (0, false),

@@ -11,8 +11,9 @@ use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::events::{Data, Event};
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice};
+use crate::transport::ucx::inbox::Frame;
 use crate::transport::ucx::packet::BODY;
-use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId, Frame, Stage};
+use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId};
 use crate::transport::window::Credits;
 
 /// Whether a thread that sleeps on the engine would wake.
@@ -110,9 +111,10 @@ fn a_target_is_woken_if_it_sleeps_and_there_is_something_for_it() {
 /// A frame that has arrived, in this packet.
 fn arrive(locked: &mut Locked<'_>, id: ConnectionId, len: usize) {
     let packet = locked.packet(len);
-    let connection = locked.state.connections.get_mut(&id).unwrap();
     let data = Data::Copied(packet, len);
-    connection.arrive(Frame::new(&super::peer::frame(1, len), data));
+    let mut handler = locked.worker.handler();
+    let inbox = handler.inboxes.get_mut(id).unwrap();
+    inbox.arrive(Frame::new(&super::peer::frame(1, len), data));
 }
 
 fn free(locked: &mut Locked<'_>) -> usize {
@@ -130,8 +132,8 @@ fn what_a_peer_sent_before_it_broke_the_protocol_is_dropped_and_its_memory_used_
     arrive(&mut locked, id, 3000);
     let before = free(&mut locked);
     locked.end(id, LinkError::Malformed("no"));
+    assert!(locked.worker.handler().inboxes.get_mut(id).unwrap().is_empty());
     let connection = &locked.state.connections[&id];
-    assert!(connection.arrived.is_empty());
     assert!(matches!(connection.gone, Some(LinkError::Malformed("no"))));
     assert_eq!(free(&mut locked), before + BODY + 4096);
     // The first reason stays, and what arrived before an orderly end is delivered.
@@ -169,15 +171,14 @@ fn memory_of_some_frames_is_given_back_as_soon_as_they_are_executed() {
     let mut due = 0;
     for _ in 0..FRAMES {
         arrive(&mut locked, id, 8);
-        let connection = locked.state.connections.get_mut(&id).unwrap();
-        let (frame, is_due) = connection.take().unwrap();
-        let Stage::Open { incoming, .. } = &mut connection.stage else {
-            unreachable!("it was opened above")
-        };
-        assert_eq!(incoming.is_due(8), is_due);
-        if incoming.release(8) {
-            incoming.publish();
+        let mut handler = locked.worker.handler();
+        let inbox = handler.inboxes.get_mut(id).unwrap();
+        let (frame, is_due) = inbox.take().unwrap();
+        assert_eq!(inbox.release(8), is_due);
+        if is_due {
+            inbox.publish();
         }
+        drop(handler);
         due += usize::from(is_due);
         locked.discard(frame.data);
     }
@@ -275,7 +276,7 @@ fn a_notice_has_the_length_that_it_says_and_a_bounded_one() {
     ] {
         let data = Data::Copied(locked.packet(len), len);
         let head = Head::notice(Notice::Credit, 0, said, Credits::default());
-        let validated = connection.validate(&head, &data);
+        let validated = connection.validate(None, &head, &data);
         assert_eq!(
             validated == Ok(Some(Notice::Credit)),
             is_valid,

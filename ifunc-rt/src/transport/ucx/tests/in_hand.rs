@@ -9,7 +9,7 @@ use super::*;
 use crate::transport::ConnectError;
 use crate::transport::config::{ConnectConfig, PEER_TIMEOUT};
 use crate::transport::ucx::attempts::Attempt;
-use crate::transport::ucx::credits::{Incoming, send_window};
+use crate::transport::ucx::credits::send_window;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::exchange;
 use crate::transport::ucx::exchange::source::Host;
@@ -33,7 +33,6 @@ pub(super) fn open_with(size: RingSize) -> Connection {
     let mut connection = Connection::default();
     connection.stage = Stage::Open {
         out: send_window(size),
-        incoming: Incoming::new(size),
     };
     connection
 }
@@ -82,7 +81,17 @@ impl Drop for Served {
 /// Adds a connection that has no endpoint.
 pub(super) fn insert(locked: &mut Locked<'_>, connection: Connection) -> ConnectionId {
     let id = locked.state.connections.next_id();
+    let size = match &connection.stage {
+        Stage::Open { out } => Some(RingSize {
+            slots: out.capacity().frames as u32,
+            data: out.capacity().data as u32 * BODY_ALIGN as u32,
+        }),
+        _ => None,
+    };
     locked.state.connections.insert(id, connection);
+    if let Some(size) = size {
+        locked.open(id, size, size);
+    }
     id
 }
 

@@ -10,6 +10,7 @@ use super::*;
 use crate::transport::ucx::WorkerOptions;
 use crate::transport::ucx::engine::Engine;
 use crate::transport::ucx::events::Data;
+use crate::transport::ucx::inbox::Frame;
 use crate::transport::ucx::table::ConnectionId;
 
 /// How long a thread sleeps on an engine for which nothing happens; no longer than this.
@@ -205,13 +206,13 @@ fn bodies_that_reach_a_worker_of_the_applications_are_copied() {
     wait_for("the frames", || {
         lent_here.poll();
         lent_there.poll();
-        let locked = lent_there.lock();
-        let connection = locked.state.connections.values().next().unwrap();
-        let all = connection.arrived.len() == 2;
-        all.then(|| {
-            let is_copied =
-                |frame: &crate::transport::ucx::table::Frame| matches!(frame.data, Data::Copied(..));
-            assert!(connection.arrived.iter().all(is_copied));
+        let mut locked = lent_there.lock();
+        let id = locked.state.connections.ids()[0];
+        let mut handler = locked.worker.handler();
+        let arrived = handler.inboxes.get_mut(id)?.arrived();
+        (arrived.len() == 2).then(|| {
+            let is_copied = |frame: &Frame| matches!(frame.data, Data::Copied(..));
+            assert!(arrived.iter().all(is_copied));
         })
     });
     drop((source, target));

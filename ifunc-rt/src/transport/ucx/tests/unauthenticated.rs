@@ -405,13 +405,13 @@ fn credits_that_are_owed_are_paid() {
     wait_for("the target's frame", || {
         listener.accept();
         peer.look(|locked| {
-            let (frame, _) = locked.state.connections.get_mut(&peer.id).unwrap().take()?;
+            let mut handler = locked.worker.handler();
+            let inbox = handler.inboxes.get_mut(peer.id)?;
+            let (frame, _) = inbox.take()?;
+            let is_due = inbox.release(1);
+            drop(handler);
             locked.discard(frame.data);
-            let Stage::Open { incoming, .. } = &mut locked.state.connections.get_mut(&peer.id).unwrap().stage
-            else {
-                panic!("it is open");
-            };
-            Some(incoming.release(1))
+            Some(is_due)
         })
     });
     // So large that the receiver fetches them: they stay under way while the target polls nothing.
@@ -496,8 +496,10 @@ fn a_frame_that_overtook_another_stays_unconsumed() {
     send(&mut link, b"back").unwrap().unwrap();
     wait_for("the target's frame", || {
         listener.accept();
-        peer.look(|locked| locked.state.connections[&peer.id].arrived.len() == 1)
-            .then_some(())
+        let has_one = |locked: &mut Locked<'_>| {
+            Some(locked.worker.handler().inboxes.get_mut(peer.id)?.arrived().len() == 1)
+        };
+        peer.look(has_one)?.then_some(())
     });
     let window = peer.look(out).unwrap();
     assert!(window.is_unconsumed(1) && window.is_unconsumed(2));

@@ -1,0 +1,385 @@
+//! What arrives on connections whose frames are messages. The inboxes are the handler's, so UCX's callbacks put frames there: nearly always a
+//! message is the next frame of its connection, and nothing else follows from it. Everything else is an [event](super::events), which is
+//! dispatched when UCX has returned.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::credits::{Incoming, send_window};
+use super::engine::{Core, Locked};
+use super::events::Data;
+use super::gather::Unread;
+use super::header::{Head, Name};
+use super::packed::Entry;
+use super::packet::Packet;
+use super::table::{ConnectionId, Signs, Stage};
+use crate::transport::RingSize;
+use crate::transport::window::Credits;
+
+/// A frame that has arrived, whose header was validated.
+pub(super) struct Frame {
+    pub(super) sequence: u32,
+    pub(super) words: [u64; 2],
+    pub(super) data: Data,
+}
+
+impl Frame {
+    pub(super) fn new(head: &Head, data: Data) -> Self {
+        Self {
+            sequence: head.sequence,
+            words: head.words,
+            data,
+        }
+    }
+}
+
+/// The inboxes of an engine's connections, by the indices of their ids.
+#[derive(Default)]
+pub(super) struct Inboxes(Vec<Option<Box<Inbox>>>);
+
+impl Inboxes {
+    /// Adds the inbox of a connection that is open from now on.
+    pub(super) fn open(&mut self, inbox: Inbox) {
+        let index = inbox.id.index();
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, || None);
+        }
+        self.0[index] = Some(Box::new(inbox));
+    }
+
+    /// Removes the inbox of a connection, with what was not taken from it.
+    pub(super) fn remove(&mut self, id: ConnectionId) -> Vec<Frame> {
+        let inbox = self.0.get_mut(id.index());
+        let inbox = inbox.and_then(|inbox| inbox.take_if(|inbox| inbox.id == id));
+        let frames = inbox.map(|mut inbox| inbox.take_all());
+        while self.0.pop_if(|inbox| inbox.is_none()).is_some() {}
+        frames.unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Inbox> {
+        let inbox = self.0.get_mut(id.index())?.as_deref_mut();
+        inbox.filter(|inbox| inbox.id == id)
+    }
+
+    /// Receives an entry of a message to this connection, if it is the connection's next frame and nothing else follows from it. `Err`: nothing has
+    /// changed.
+    #[inline]
+    pub(super) fn receive_next(&mut self, to: Name, entry: &Entry, packet: Packet) -> Result<(), Packet> {
+        match self.0.get_mut(to.number() as usize) {
+            Some(Some(inbox)) if inbox.name == to => inbox.receive_next(entry, packet),
+            _ => Err(packet),
+        }
+    }
+}
+
+/// What has arrived on a connection and was not taken.
+pub(super) struct Inbox {
+    id: ConnectionId,
+    /// What the peer calls the connection.
+    name: Name,
+    /// In their order.
+    arrived: VecDeque<Frame>,
+    /// Those that overtook others, by sequence. There are at most as many as credits, because credits are given back for
+    /// frames that were released, in order.
+    early: BTreeMap<u32, Frame>,
+    /// Sequence of the frame behind the last of `arrived`.
+    next: u32,
+    incoming: Incoming,
+    /// This side has closed the connection, or the peer has said which frame is its last.
+    is_closing: bool,
+    /// The engine's.
+    unread: Unread,
+    signs: Arc<Signs>,
+}
+
+impl Inbox {
+    /// Of a connection with these signs, whose peer has the credits of a ring of this size.
+    pub(super) fn new(
+        id: ConnectionId,
+        name: Name,
+        size: RingSize,
+        unread: Unread,
+        signs: Arc<Signs>,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            arrived: VecDeque::new(),
+            early: BTreeMap::new(),
+            next: 1,
+            incoming: Incoming::new(size),
+            is_closing: false,
+            unread,
+            signs,
+        }
+    }
+
+    /// As [`Inboxes::receive_next`]. A target that has parked the connection is to be told, and one that is over takes nothing.
+    #[inline(always)]
+    fn receive_next(&mut self, entry: &Entry, packet: Packet) -> Result<(), Packet> {
+        let (len, is_frame) = (entry.len.into(), entry.words[0] as u8 != 0);
+        let is_next = entry.number == self.next as u16 && self.early.is_empty();
+        let is_usual = is_frame && is_next && entry.credits.is_none() && !self.is_closing;
+        if !is_usual || !self.signs.is_plain() || self.incoming.receive(len).is_err() {
+            return Err(packet);
+        }
+        self.incoming.complete();
+        let (sequence, words) = (self.next, entry.words);
+        let data = Data::Copied(packet, len);
+        self.arrive_next(Frame {
+            sequence,
+            words,
+            data,
+        });
+        Ok(())
+    }
+
+    /// Validates the length of a frame, and that the peer had credits for it, before [`receive`](Self::receive). `last`: the peer has said that it
+    /// sent so many.
+    pub(super) fn admit(&mut self, len: usize, last: Option<u32>) -> Result<(), &'static str> {
+        if last.is_some_and(|sent| self.incoming.are_all(sent) == Ok(true)) {
+            return Err("a frame after its last");
+        }
+        self.incoming.receive(len)
+    }
+
+    /// Takes a frame that is here with its body. `Err`: its number breaks the protocol, and it is not used.
+    pub(super) fn receive(&mut self, frame: Frame) -> Result<(), (Frame, &'static str)> {
+        self.incoming.complete();
+        // Numbers wrap: what is past is far ahead.
+        let sequence = frame.sequence;
+        if sequence.wrapping_sub(self.next) >= self.incoming.slots() || self.early.contains_key(&sequence) {
+            return Err((frame, "a frame whose number was not its turn"));
+        }
+        if sequence == self.next && self.early.is_empty() {
+            // Nearly always.
+            self.arrive_next(frame);
+            return Ok(());
+        }
+        self.early.insert(sequence, frame);
+        while let Some(frame) = self.early.remove(&self.next) {
+            self.arrive_next(frame);
+        }
+        Ok(())
+    }
+
+    /// A frame was received whose connection is over.
+    pub(super) fn drop_received(&mut self) {
+        self.incoming.complete();
+    }
+
+    /// Sequence of the frame behind the last that has arrived.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// The next frame has arrived.
+    #[inline(always)]
+    fn arrive_next(&mut self, frame: Frame) {
+        self.next = self.next.wrapping_add(1);
+        self.arrive(frame);
+    }
+
+    #[inline(always)]
+    pub(super) fn arrive(&mut self, frame: Frame) {
+        self.arrived.push_back(frame);
+        self.unread.set(self.unread.get() + 1);
+        self.signs.arrived.store(true, Ordering::Release);
+    }
+
+    /// Frames that were not taken.
+    #[cfg(test)]
+    pub(super) fn arrived(&self) -> &VecDeque<Frame> {
+        &self.arrived
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.arrived.is_empty()
+    }
+
+    /// The next frame, and whether its memory is to be given back as soon as it was executed.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<(Frame, bool)> {
+        let frame = self.arrived.pop_front()?;
+        self.unread.set(self.unread.get() - 1);
+        self.signs
+            .arrived
+            .store(!self.arrived.is_empty(), Ordering::Release);
+        let is_due = match &frame.data {
+            Data::Copied(_, len) => self.incoming.is_due(*len),
+            _ => true,
+        };
+        Some((frame, is_due))
+    }
+
+    /// Takes all frames.
+    pub(super) fn take_all(&mut self) -> Vec<Frame> {
+        let early = std::mem::take(&mut self.early);
+        self.unread.set(self.unread.get() - self.arrived.len());
+        self.arrived.drain(..).chain(early.into_values()).collect()
+    }
+
+    /// The memory of a frame is free again. `true`: credits are due.
+    #[inline(always)]
+    pub(super) fn release(&mut self, len: usize) -> bool {
+        let is_due = self.incoming.release(len);
+        if self.incoming.is_worth_publishing() {
+            self.signs.credits.store(true, Ordering::Relaxed);
+        }
+        is_due
+    }
+
+    /// Credits for a message to the peer.
+    pub(super) fn publish(&mut self) -> Credits {
+        self.signs.credits.store(false, Ordering::Relaxed);
+        self.incoming.publish()
+    }
+
+    /// How many frames have come, and whether bodies of some are still fetched.
+    pub(super) fn come(&self) -> (u64, bool) {
+        self.incoming.come()
+    }
+
+    /// Whether all of the `sent` frames are here; an error if there are more.
+    pub(super) fn are_all(&self, sent: u32) -> Result<bool, &'static str> {
+        self.incoming.are_all(sent)
+    }
+}
+
+impl Locked<'_> {
+    /// Opens a connection: frames may come and go, within rings of these sizes.
+    pub(super) fn open(&mut self, id: ConnectionId, to_peer: RingSize, from_peer: RingSize) {
+        let Core { worker, state } = &mut **self;
+        let Some(connection) = state.connections.get_mut(&id) else {
+            return;
+        };
+        connection.stage = Stage::Open {
+            out: send_window(to_peer),
+        };
+        let (unread, signs) = (state.unread.clone(), Arc::clone(&connection.signs));
+        let inbox = Inbox::new(id, connection.name, from_peer, unread, signs);
+        worker.handler().inboxes.open(inbox);
+    }
+
+    /// Credits for a message to the peer; none where other ways bring them.
+    pub(super) fn credits(&mut self, id: ConnectionId) -> Credits {
+        let mut handler = self.worker.handler();
+        let inbox = handler.inboxes.get_mut(id);
+        inbox.map_or_else(Credits::default, Inbox::publish)
+    }
+
+    /// What comes from now on for a connection is looked at with its state.
+    pub(super) fn set_closing(&mut self, id: ConnectionId) {
+        if let Some(inbox) = self.worker.handler().inboxes.get_mut(id) {
+            inbox.is_closing = true;
+        }
+    }
+
+    /// Discards what has arrived and was not delivered.
+    pub(super) fn discard_arrived(&mut self, id: ConnectionId) {
+        let frames = {
+            let mut handler = self.worker.handler();
+            let inbox = handler.inboxes.get_mut(id);
+            inbox.map(Inbox::take_all).unwrap_or_default()
+        };
+        self.discard_all(frames);
+    }
+
+    /// Removes the inbox of a connection, and discards what was not taken from it.
+    pub(super) fn remove_inbox(&mut self, id: ConnectionId) {
+        let frames = self.worker.handler().inboxes.remove(id);
+        self.discard_all(frames);
+    }
+
+    fn discard_all(&mut self, frames: Vec<Frame>) {
+        frames.into_iter().for_each(|frame| self.discard(frame.data));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::ucx::packet::Pool;
+
+    const NAME: Name = Name::new(0, 7);
+
+    fn inboxes() -> (Inboxes, Arc<Signs>) {
+        let (mut inboxes, signs) = (Inboxes::default(), Arc::<Signs>::default());
+        let (id, unread) = (ConnectionId(1 << u32::BITS), Unread::default());
+        let size = RingSize { slots: 2, data: 1024 };
+        inboxes.open(Inbox::new(id, NAME, size, unread, Arc::clone(&signs)));
+        (inboxes, signs)
+    }
+
+    fn entry(number: u16, len: u16) -> Entry {
+        Entry {
+            number,
+            len,
+            words: [1, 0],
+            credits: None,
+        }
+    }
+
+    fn receives(inboxes: &mut Inboxes, to: Name, entry: &Entry) -> bool {
+        let packet = Pool::default().take(0);
+        inboxes.receive_next(to, entry, packet).is_ok()
+    }
+
+    #[test]
+    fn only_the_next_frame_goes_into_an_inbox_by_itself() {
+        let (mut inboxes, signs) = inboxes();
+        let mut is_refused = |what: &str, to, entry: &Entry| {
+            assert!(!receives(&mut inboxes, to, entry), "{what}");
+        };
+        is_refused("of another connection", Name::new(0, 8), &entry(1, 0));
+        is_refused("past the table", Name::new(9, 7), &entry(1, 0));
+        is_refused("one that overtook another", NAME, &entry(2, 0));
+        is_refused("longer than a frame can be", NAME, &entry(1, 513));
+        let words = [1 << 8, 0];
+        is_refused("a notice", NAME, &Entry { words, ..entry(1, 0) });
+        let credits = Some(Credits::default());
+        is_refused(
+            "one with credits",
+            NAME,
+            &Entry {
+                credits,
+                ..entry(1, 0)
+            },
+        );
+        signs.parked.store(true, Ordering::Relaxed);
+        is_refused("of a parked connection", NAME, &entry(1, 0));
+        signs.parked.store(false, Ordering::Relaxed);
+        assert!(receives(&mut inboxes, NAME, &entry(1, 8)) && receives(&mut inboxes, NAME, &entry(2, 8)));
+        assert!(signs.arrived.load(Ordering::Relaxed));
+        assert!(!receives(&mut inboxes, NAME, &entry(3, 0)), "without credit");
+        let inbox = inboxes.get_mut(ConnectionId(1 << u32::BITS)).unwrap();
+        let sequences: Vec<u32> = inbox.take_all().iter().map(|frame| frame.sequence).collect();
+        assert_eq!((sequences, inbox.unread.get()), (vec![1, 2], 0));
+        assert!(inbox.release(8) && inbox.release(8));
+        inbox.publish();
+        inbox.is_closing = true;
+        assert!(
+            !receives(&mut inboxes, NAME, &entry(3, 0)),
+            "of a connection that closes"
+        );
+        inboxes.get_mut(ConnectionId(1 << u32::BITS)).unwrap().is_closing = false;
+        signs.set_gone();
+        assert!(
+            !receives(&mut inboxes, NAME, &entry(3, 0)),
+            "of a connection that is over"
+        );
+    }
+
+    #[test]
+    fn an_inbox_is_found_by_the_whole_id() {
+        let (mut inboxes, _) = inboxes();
+        let (id, later) = (ConnectionId(1 << u32::BITS), ConnectionId(2 << u32::BITS));
+        assert!(inboxes.get_mut(later).is_none() && inboxes.remove(later).is_empty());
+        assert!(receives(&mut inboxes, NAME, &entry(1, 0)));
+        assert_eq!(inboxes.remove(id).len(), 1);
+        assert!(inboxes.get_mut(id).is_none() && inboxes.0.is_empty());
+        assert!(!receives(&mut inboxes, NAME, &entry(2, 0)));
+    }
+}
