@@ -43,7 +43,9 @@ struct Messages {
     /// What is sent that is not written anew has this sum.
     written: u64,
     window: Window,
-    /// The last to go: requests give their memory back to it.
+    /// With `BENCH_UCX_WORKERS=2`, what is sent has a worker of its own, as it has where one part of a program sends and another receives.
+    sending: Option<Worker<Received>>,
+    /// The last to go, with `sending`: requests give their memory back to them.
     worker: Worker<Received>,
 }
 
@@ -60,6 +62,20 @@ struct Received {
     /// How many messages the other one waits for to be received.
     asked: Option<u64>,
     flushed: bool,
+}
+
+impl Received {
+    fn new(code: usize) -> Self {
+        Self {
+            reads: true,
+            code,
+            all: 0,
+            messages: 0,
+            sum: 0,
+            asked: None,
+            flushed: false,
+        }
+    }
 }
 
 impl Handler for Received {
@@ -85,21 +101,18 @@ impl Handler for Received {
 impl Messages {
     fn new() -> Result<Self> {
         let code = std::env::var("BENCH_CODE").map_or(Ok(0), |code| code.parse())?;
-        let received = Received {
-            reads: true,
-            code,
-            all: 0,
-            messages: 0,
-            sum: 0,
-            asked: None,
-            flushed: false,
+        let sending = match std::env::var("BENCH_UCX_WORKERS").as_deref() {
+            Ok("2") => Some(Worker::new(Features::AM, Received::new(code))?),
+            Ok(other) => bail!("BENCH_UCX_WORKERS is `2`, or not there; not `{other}`"),
+            Err(_) => None,
         };
-        let mut worker = Worker::new(Features::AM, received)?;
+        let mut worker = Worker::new(Features::AM, Received::new(code))?;
         for id in [MESSAGE, FLUSH, FLUSHED] {
             worker.0.receive(id)?;
         }
         Ok(Self {
             worker,
+            sending,
             endpoint: None,
             sent: 0,
             size: 0,
@@ -110,12 +123,35 @@ impl Messages {
         })
     }
 
+    /// The worker that sends.
+    #[inline]
+    fn sending(&mut self) -> &mut Worker<Received> {
+        self.sending.as_mut().unwrap_or(&mut self.worker)
+    }
+
+    /// Lets UCX receive, and send what is under way.
+    #[inline]
+    fn progress(&mut self) {
+        self.worker.progress();
+        if let Some(sending) = &mut self.sending
+            && !self.window.under_way.is_empty()
+        {
+            sending.progress();
+        }
+    }
+
+    /// Whether everything is out.
+    fn is_idle(&mut self) -> Result<bool> {
+        let worker = self.sending.as_mut().unwrap_or(&mut self.worker);
+        self.window.is_idle(worker)
+    }
+
     /// Sends what is not measured, and waits until it is out.
     fn say(&mut self, id: u16, what: u64) -> Result<()> {
         let endpoint = self.endpoint.as_ref().context("the two programs have not met")?;
         let payload = what.to_le_bytes().to_vec();
-        let started = self
-            .worker
+        let worker = self.sending.as_mut().unwrap_or(&mut self.worker);
+        let started = worker
             .0
             .start(message(endpoint, id, 0..8), payload)
             .context("sending an active message")?;
@@ -123,11 +159,11 @@ impl Messages {
             return Ok(());
         };
         let mut timeout = Timeout::new();
-        while !request.is_done(&self.worker.0) {
-            self.worker.progress();
+        while !request.is_done(&worker.0) {
+            worker.progress();
             timeout.check()?;
         }
-        finished(request, &mut self.worker.0).map(drop)
+        finished(request, &mut worker.0).map(drop)
     }
 }
 
@@ -149,21 +185,22 @@ impl Node for Messages {
     }
 
     fn connect(&mut self, address: &str) -> Result<()> {
-        self.endpoint = Some(self.worker.connect(address)?);
+        self.endpoint = Some(self.sending().connect(address)?);
         self.flush()
     }
 
     fn carried_by(&self) -> String {
         let endpoint = self.endpoint.as_ref();
-        endpoint.map_or_else(String::new, |endpoint| self.worker.carried_by(endpoint))
+        let worker = self.sending.as_ref().unwrap_or(&self.worker);
+        endpoint.map_or_else(String::new, |endpoint| worker.carried_by(endpoint))
     }
 
     fn begin(&mut self, size: usize, payload: Payload) -> Result<()> {
         (self.size, self.payload) = (size, payload);
         // What is under way is sent from the window that goes.
         let mut timeout = Timeout::new();
-        while !self.window.is_idle(&mut self.worker)? {
-            self.worker.progress();
+        while !self.is_idle()? {
+            self.progress();
             timeout.check()?;
         }
         self.window = Window::of(size + self.code, payload);
@@ -183,13 +220,14 @@ impl Node for Messages {
         let Some(endpoint) = &self.endpoint else {
             anyhow::bail!("the two programs have not met")
         };
-        let at = self.window.place(&mut self.worker)?;
+        let worker = self.sending.as_mut().unwrap_or(&mut self.worker);
+        let at = self.window.place(worker)?;
         if self.payload == Payload::Fresh {
             let payload = &mut self.window.buffer(at)[..self.size];
             Fresh { len: self.size, seed }.write(payload);
         }
         self.window
-            .send(&mut self.worker, endpoint, MESSAGE, at, self.size + self.code)?;
+            .send(worker, endpoint, MESSAGE, at, self.size + self.code)?;
         self.sent += 1;
         Ok(())
     }
@@ -201,7 +239,7 @@ impl Node for Messages {
 
     #[inline]
     fn poll(&mut self) -> Result<()> {
-        self.worker.progress();
+        self.progress();
         let has_all = self
             .worker
             .with(|received| received.asked.take_if(|asked| received.all >= *asked).is_some());
@@ -223,7 +261,7 @@ impl Node for Messages {
         self.worker.with(|received| received.flushed = false);
         self.say(FLUSH, self.sent)?;
         let mut timeout = Timeout::new();
-        while !self.worker.with(|received| received.flushed) || !self.window.is_idle(&mut self.worker)? {
+        while !self.worker.with(|received| received.flushed) || !self.is_idle()? {
             self.poll()?;
             timeout.check()?;
         }

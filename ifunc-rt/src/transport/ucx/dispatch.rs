@@ -335,10 +335,14 @@ impl Locked<'_> {
     /// Notes and logs what carries a connection.
     pub(super) fn note_lanes(&mut self, id: ConnectionId) {
         let over = self.carried_by(id);
+        let is_over_tcp = over.split(' ').all(|lane| lane.starts_with("tcp/"));
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.is_over_tcp = is_over_tcp;
+        }
         self.state.has_put_over_tcp |= over.contains("tcp/");
         limited!(info, over, "connected by UCX");
         let version = self.worker.library().version();
-        if self.state.mode == Mode::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
+        if self.state.mode == Mode::Puts && is_over_tcp {
             static LOGGED: Once = Once::new();
             LOGGED.call_once(|| {
                 tracing::warn!(

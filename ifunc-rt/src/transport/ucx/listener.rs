@@ -180,8 +180,10 @@ impl Listener for UcxListener {
     }
 
     fn fence(&self) {
-        // A thread that takes the lock after this one sees that connections are parked; this one sees what others received before.
-        drop(self.engine.lock());
+        // A thread that takes the lock after this one sees that connections are parked; this one sees what others received before. So do
+        // callbacks in the application's calls, which do not have the lock but pass the handler's gate.
+        let mut locked = self.engine.lock();
+        drop(locked.worker.handler());
     }
 
     fn arm(&mut self) {

@@ -184,7 +184,7 @@ impl Connection {
             // The receiver learns by which endpoint it is answered.
             flags = flags | Flags::REPLY;
         }
-        if head.is_notice() {
+        if head.is_notice() || self.is_over_tcp {
             // Never fetched.
             flags = flags | Flags::EAGER;
         }

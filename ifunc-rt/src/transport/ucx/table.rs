@@ -161,6 +161,8 @@ pub(super) struct Connection {
     pub(super) hello: Option<Hello>,
     /// The id of the active messages that the peer listens to; `None`: the engine's.
     pub(super) am_id: Option<u16>,
+    /// TCP alone carries it. There, a body that the peer fetches comes later than one that is sent at once.
+    pub(super) is_over_tcp: bool,
     /// The operation that closes it.
     pub(super) closing: Option<OperationId>,
     pub(super) stage: Stage,

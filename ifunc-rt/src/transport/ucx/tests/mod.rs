@@ -40,6 +40,7 @@ mod gather;
 mod in_hand;
 mod lent;
 mod link;
+mod long_bodies;
 mod one_process;
 mod peer;
 mod places;
