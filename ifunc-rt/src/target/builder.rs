@@ -413,7 +413,8 @@ impl TargetBuilder {
 
     /// Memory for the bodies of frames in flight, per connection and direction, a power of two of at least 64 KiB.
     /// Default: the value of the environment variable `IFUNC_RING` in bytes (65536: for tests), or 2 MiB for requests
-    /// and 1 MiB for answers. A body larger than half of it travels in fragments.
+    /// and 1 MiB for answers. A body larger than half of it travels in fragments. Over shared memory, where its core and the target's are
+    /// distant, a source of long payloads has private memory beside it, as long as the longest payload below 2 MiB.
     pub fn ring(mut self, bytes: u32) -> Self {
         self.ring_bytes = Some(bytes);
         self

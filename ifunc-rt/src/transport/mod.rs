@@ -32,6 +32,7 @@ mod half_open;
 mod handshake;
 mod link;
 mod loopback;
+mod nontemporal;
 mod prefetch;
 mod shm;
 #[cfg(any(feature = "ucx", feature = "tls"))]

@@ -19,6 +19,7 @@
 //! from its own counters.
 
 pub(super) mod shared;
+mod staging;
 mod stream;
 pub(super) mod words;
 
@@ -30,10 +31,12 @@ mod tests;
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, Kind, commit_word, split_commit_word};
 
 use self::shared::{Shared, SideState};
+use self::staging::Staging;
 use self::stream::Stream;
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 use crate::transport::{
-    Body, Frame, FrameRun, Inbound, LinkError, MIN_RUN, Outbound, Park, Reserved, RingSize,
+    Body, Frame, FrameRun, Inbound, LinkError, MIN_RUN, Outbound, Park, Reserved, RingSize, nontemporal,
+    prefetch,
 };
 
 /// The writing side of a ring.
@@ -47,6 +50,8 @@ pub(crate) struct Producer<S> {
     /// as it must be.
     in_data: usize,
     broken: Option<&'static str>,
+    /// Where long payloads are written.
+    staging: Staging,
 }
 
 /// Bytes of the data ring that a body takes.
@@ -75,6 +80,7 @@ impl<S: Shared> Producer<S> {
             in_slot: 0,
             in_data: 0,
             broken: None,
+            staging: Staging::default(),
         }
     }
 
@@ -161,18 +167,56 @@ impl<S: Shared> Producer<S> {
             "`commit` without a `reserve`, or of {NOT_RESERVED}"
         );
         (self.in_slot, self.in_data) = (0, 0);
+        self.publish(self.next(), header, len, footprint(len))
+    }
+
+    /// Publishes the next frame, whose body was written in the data ring.
+    #[inline(always)]
+    fn publish_in_place(&mut self, header: Header, len: usize) -> u32 {
         let at = self.data_at();
-        let sequence = self.publish(self.next(), header, len, footprint(len));
+        let sequence = self.publish_data(header, len);
         let free = self.window.left().data;
         self.shared.body_published(at, len, self.data_at(), free as usize);
         sequence
+    }
+
+    /// As [`try_reserve`](Outbound::try_reserve), of a payload that is long enough to be staged.
+    #[inline(never)]
+    fn reserve_long(&mut self, len: usize, align: usize) -> Option<&mut [u8]> {
+        let in_place = self.reserve(len, align).ok()??.as_mut_ptr();
+        let first_lap = self.window.sent().data < self.window.capacity().data;
+        if self.staging.begin(len, first_lap, prefetch::ticks) {
+            return Some(self.staging.memory(len));
+        }
+        // SAFETY: `reserve` returned a slice of this length, which borrows `self` as well; no other reference to it was made.
+        Some(unsafe { std::slice::from_raw_parts_mut(in_place, len) })
+    }
+
+    /// As [`commit_reserved`](Outbound::commit_reserved), of what [`reserve_long`](Self::reserve_long) returned.
+    #[inline(never)]
+    fn commit_long(&mut self, header: Header, len: usize) -> u32 {
+        let is_staged = self.staging.is_staged();
+        if is_staged {
+            let to = self.shared.data(self.data_at());
+            let from = self.staging.memory(footprint(len) as usize);
+            // SAFETY: `Shared` promises `size.data` valid bytes there, and the footprint of a body is at most half as long. They belong to
+            // this side until the commit; `from` is private memory.
+            unsafe { nontemporal::copy_lines(from, to) };
+        }
+        self.staging.end(len, prefetch::ticks);
+        // The lines that the next body is copied to are not wanted in this core's cache.
+        if is_staged && len >= self.in_slot {
+            self.publish_data(header, len)
+        } else {
+            self.publish_reserved(header, len)
+        }
     }
 
     /// Publishes the next frame, whose body lies where `reserve` noted.
     #[inline(always)]
     fn publish_reserved(&mut self, header: Header, len: usize) -> u32 {
         if len >= self.in_slot {
-            return self.publish_data(header, len);
+            return self.publish_in_place(header, len);
         }
         if len != 0 && self.in_data != 0 {
             self.move_to_slot(len);
@@ -243,7 +287,12 @@ impl<S: Shared> Outbound for Producer<S> {
         let frame = self.next();
         let reserved = Reserved { frame, len, align };
         if !fits_slot(len, align) {
-            return Some((reserved, self.reserve(len, align).ok()??));
+            let memory = if len >= staging::LEAST {
+                self.reserve_long(len, align)?
+            } else {
+                self.reserve(len, align).ok()??
+            };
+            return Some((reserved, memory));
         }
         if !self.has_credit(0) {
             return None;
@@ -254,6 +303,9 @@ impl<S: Shared> Outbound for Producer<S> {
     #[inline(always)]
     fn commit_reserved(&mut self, reserved: Reserved, header: Header, len: usize) -> u32 {
         if !fits_slot(reserved.len, reserved.align) {
+            if reserved.len >= staging::LEAST {
+                return self.commit_long(header, len);
+            }
             return self.publish_reserved(header, len);
         }
         assert!(len <= reserved.len, "{NOT_RESERVED}");

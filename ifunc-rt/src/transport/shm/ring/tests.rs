@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, commit_word};
+use ifunc_proto::buffer::AlignedBuffer;
 use proptest::prelude::*;
 
 use super::shared::{Shared, SideState};
@@ -24,7 +25,7 @@ struct Memory {
     words: Vec<Cell<[u64; 2]>>,
     inline: Vec<UnsafeCell<[u8; INLINE + 2 * GUARD]>>,
     /// Twice the ring's length: the second half stands for the second mapping.
-    data: UnsafeCell<Vec<u8>>,
+    data: UnsafeCell<AlignedBuffer>,
     credits: Cell<[u64; 2]>,
     gone: Cell<bool>,
     asleep: Cell<bool>,
@@ -75,8 +76,8 @@ unsafe impl Shared for View {
 
     fn data(&self, at: usize) -> *mut u8 {
         assert!(at < self.0.len);
-        // SAFETY: the vector has `GUARD + 2 * len + GUARD` bytes.
-        unsafe { (*self.0.data.get()).as_mut_ptr().add(GUARD + at) }
+        // SAFETY: the buffer has `GUARD + 2 * len + GUARD` bytes.
+        unsafe { (*self.0.data.get()).as_mut_slice().as_mut_ptr().add(GUARD + at) }
     }
 
     fn load_credits(&self) -> [u64; 2] {
@@ -116,18 +117,21 @@ impl Memory {
             assert!(painted(&bytes[..GUARD]) && painted(&bytes[GUARD + INLINE..]));
         }
         // SAFETY: as above.
-        let bytes = unsafe { &*self.data.get() };
+        let bytes = unsafe { &*self.data.get() }.as_slice();
         assert!(painted(&bytes[..GUARD]) && painted(&bytes[GUARD + 2 * self.len..]));
     }
 }
 
 fn rings(size: RingSize) -> (Rc<Memory>, Producer<View>, Consumer<View>) {
     let (slots, len) = (size.slots as usize, size.data as usize);
+    let mut data = AlignedBuffer::default();
+    data.resize(2 * len + 2 * GUARD);
+    data.as_mut_slice().fill(PAINT);
     let memory = Rc::new(Memory {
         commits: vec![Cell::new(0); slots],
         words: vec![Cell::new([0; 2]); slots],
         inline: (0..slots).map(|_| UnsafeCell::new([PAINT; _])).collect(),
-        data: UnsafeCell::new(vec![PAINT; 2 * len + 2 * GUARD]),
+        data: UnsafeCell::new(data),
         credits: Cell::new([0; 2]),
         gone: Cell::new(false),
         asleep: Cell::new(false),
@@ -143,7 +147,7 @@ fn rings(size: RingSize) -> (Rc<Memory>, Producer<View>, Consumer<View>) {
 }
 
 fn sizes() -> impl Strategy<Value = RingSize> {
-    (1..6u32, 8..13u32).prop_map(|(slots, data)| RingSize {
+    (1..6u32, 8..15u32).prop_map(|(slots, data)| RingSize {
         slots: 1 << slots,
         data: 1 << data,
     })
@@ -162,7 +166,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let send = (0..1usize << 12, 0..7u32, 0..100usize).prop_map(|(len, align, shorter)| {
+    let send = (0..1usize << 13, 0..7u32, 0..100usize).prop_map(|(len, align, shorter)| {
         // Half of them small.
         let len = if len & 1 == 0 { len % 80 } else { len };
         Step::Send {
@@ -203,15 +207,18 @@ fn receive(consumer: &mut Consumer<View>, as_polled: bool) -> Result<Option<Take
 fn pattern() -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
     PATTERN.get_or_init(|| {
-        (0..1u32 << 13)
+        (0..1u32 << 14)
             .map(|at| (at.wrapping_mul(0x9E37_79B1) >> 24) as u8)
             .collect()
     })
 }
 
 /// Whatever is sent arrives, once, in order and whole; the credits are those that the layout says.
-fn all_arrives(size: RingSize, steps: Vec<Step>) -> Result<(), TestCaseError> {
+fn all_arrives(size: RingSize, stages: bool, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let (memory, mut producer, mut consumer) = rings(size);
+    if stages {
+        producer.staging.stage_all();
+    }
     let mut under_way: VecDeque<Sent> = VecDeque::new();
     let mut count = 0u32;
     for step in steps {
@@ -284,8 +291,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn what_is_sent_arrives(size in sizes(), steps in steps()) {
-        all_arrives(size, steps)?;
+    fn what_is_sent_arrives(size in sizes(), stages in any::<bool>(), steps in steps()) {
+        all_arrives(size, stages, steps)?;
     }
 }
 
@@ -294,8 +301,8 @@ proptest! {
 
     #[test]
     #[ignore = "nightly: ten times as many cases"]
-    fn what_is_sent_arrives_in_many_cases(size in sizes(), steps in steps()) {
-        all_arrives(size, steps)?;
+    fn what_is_sent_arrives_in_many_cases(size in sizes(), stages in any::<bool>(), steps in steps()) {
+        all_arrives(size, stages, steps)?;
     }
 
     /// Whatever a peer writes, the rings stay within their memory and do not panic; a frame that is delivered
