@@ -116,8 +116,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             caller.attention.is_none() && caller.handles[handle as usize].installed == caller.generation;
         if !is_ready {
             match caller.prepare(tx, handle, wants_completion, carries_code) {
-                Ok(true) => {}
-                Ok(false) => return Err(NotSent::Blocked),
+                Ok(()) => {}
                 Err(error) => return Err(self.not_sent(link, error)),
             }
         }
@@ -568,8 +567,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
         !self.attention.has(Attention::DUPLEX) || self.calls.in_flight() < DUPLEX_CALLS
     }
 
-    /// Sends what must precede an invocation. `false`: the window is closed. One that wants no completion is refused while there
-    /// are reports.
+    /// Sends what must precede an invocation. One that wants no completion is refused while there are reports. Two registers hold the
+    /// result, as that of [`NotSent`] alone.
     #[cold]
     #[inline(never)]
     fn prepare<E>(
@@ -578,20 +577,21 @@ impl<I: Image + Clone, U> Caller<I, U> {
         handle: u32,
         wants_completion: bool,
         carries_code: bool,
-    ) -> Result<bool, NotSent<I, E>> {
+    ) -> Result<(), NotSent<I, E>> {
         if !wants_completion {
             self.refuse_after_report()?;
         }
         if !self.is_served() {
-            return Ok(false);
+            return Err(NotSent::Blocked);
         }
         if wants_completion && !self.has_call_window() {
             self.close_batch(tx)?;
             self.lacking = CALL_WINDOW;
-            return Ok(false);
+            return Err(NotSent::Blocked);
         }
         self.close_batch_soon();
-        Ok(self.drive(tx)? && self.install(tx, handle, carries_code)?? && self.drive(tx)?)
+        let is_ready = self.drive(tx)? && self.install(tx, handle, carries_code)?? && self.drive(tx)?;
+        if is_ready { Ok(()) } else { Err(NotSent::Blocked) }
     }
 
     /// Sends an invocation whose image the peer has, in one frame. `None`: there is no credit, as far as is known. The peer of one without

@@ -241,18 +241,38 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// Sends the image of a handle, unless the peer has it. With `again` it is sent if it was not sent since the last
     /// invocation that carried its code. `false`: the window is closed. The inner error: the peer does not accept it.
+    #[inline(always)]
     pub(super) fn install(
         &mut self,
         tx: &mut impl Outbound,
         handle: u32,
         again: bool,
     ) -> Result<Result<bool, Lost>, LinkError> {
+        match self.send_image(tx, handle, again) {
+            Ok(()) => Ok(Ok(true)),
+            Err(None) => Ok(Ok(false)),
+            Err(Some(why)) => match *why {
+                NotInstalled::Lost(lost) => Ok(Err(lost)),
+                NotInstalled::Link(error) => Err(error),
+            },
+        }
+    }
+
+    /// As [`install`](Self::install). `None`: the window is closed. Two registers hold the result: a byte of a result in memory that is read
+    /// back as part of a word waits until the stores before it, which are those of the image, are complete.
+    #[inline(never)]
+    fn send_image(
+        &mut self,
+        tx: &mut impl Outbound,
+        handle: u32,
+        again: bool,
+    ) -> Result<(), Option<Box<NotInstalled>>> {
         let span = self.span(handle);
         // The image is borrowed, not cloned: a reference count would wait for the stores of the image itself.
         let slot = &self.handles[handle as usize];
         let is_due_again = again && slot.installed & Handle::<I>::RESEND != 0;
         if slot.is_installed(self.generation) && !is_due_again {
-            return Ok(Ok(true));
+            return Ok(());
         }
         let (limit, entries) = (self.limits.max_image, slot.image.entries().into());
         let written = slot
@@ -277,17 +297,18 @@ impl<I: Image + Clone, U> Caller<I, U> {
             });
         let header = Header::new(Kind::Install, span.start as u32, 0);
         let len = match written {
-            Err(why) => return Ok(Err(Lost::NoSlice { why })),
-            Ok(written) => match written? {
-                Written::TooLarge(len) => return Ok(Err(Lost::ImageTooLarge { len, limit })),
+            Err(why) => return Err(NotInstalled::of(Lost::NoSlice { why })),
+            Ok(Err(error)) => return Err(Some(NotInstalled::Link(error).into())),
+            Ok(Ok(written)) => match written {
+                Written::TooLarge(len) => return Err(NotInstalled::of(Lost::ImageTooLarge { len, limit })),
                 Written::Apart(whole) => {
                     self.set_installed(handle);
                     self.start(header, whole);
-                    return Ok(Ok(true));
+                    return Ok(());
                 }
                 Written::NoRoom(len) => {
                     self.lacking = len;
-                    return Ok(Ok(false));
+                    return Err(None);
                 }
                 Written::InPlace(len) => len,
             },
@@ -296,7 +317,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.set_installed(handle);
         self.installed(handle, sequence);
         failpoint!("source.installed");
-        Ok(Ok(true))
+        Ok(())
     }
 
     /// The image of a handle is sent over this link, for all its entries.
@@ -308,6 +329,21 @@ impl<I: Image + Clone, U> Caller<I, U> {
             slot.installed = self.generation | resend;
         }
         self.handles[handle as usize].installed = self.generation;
+    }
+}
+
+/// Why an image was not sent and will not be.
+enum NotInstalled {
+    /// The peer does not accept it.
+    Lost(Lost),
+    /// The link died.
+    Link(LinkError),
+}
+
+impl NotInstalled {
+    #[cold]
+    fn of(lost: Lost) -> Option<Box<Self>> {
+        Some(Self::Lost(lost).into())
     }
 }
 

@@ -94,8 +94,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
             && !carries_code
             && self.attention.is_none_but_duplex()
             && self.handles[handle as usize].installed == self.generation;
-        if !is_ready && !self.prepare(tx, handle, wants_completion, carries_code)? {
-            return Err(NotSent::Blocked);
+        if !is_ready {
+            self.prepare(tx, handle, wants_completion, carries_code)?;
         }
         let whole = bound.saturating_add(TravelHead::SIZE);
         let accepted = if whole > tx.max_body() {
