@@ -84,6 +84,12 @@ impl ifunc_proto::caller::Image for Library {
         machine: Machine,
         send: impl FnOnce(ImageBytes<'_>, Vec<ImageBytes<'_>>) -> R,
     ) -> Result<R, String> {
+        // Nearly always so, and images that travel with every invocation are sent often.
+        if let ([only], None) = (self.slices.all(), &self.companions) {
+            let index = for_machine(&[&**only], machine)?;
+            self.sent.store(index, Ordering::Relaxed);
+            return Ok(send(only.as_sent(), Vec::new()));
+        }
         let companions = match &self.companions {
             None => None,
             Some((kept, _)) => Some(kept.upgrade().ok_or("what accompanied the image is gone")?),
