@@ -63,6 +63,10 @@ const MANY: u64 = 300;
 const TICKS: Duration = Duration::from_millis(20);
 /// Ends the name of a path whose target contains faults.
 pub(crate) const CONTAINED: &str = "-contained";
+/// Images that a target keeps, by default.
+const CACHED: u64 = 4096;
+/// Bytes of a new image.
+const IMAGE: usize = 512;
 /// Maximum number of polls per message.
 const MAX_POLLS: usize = 1 << 16;
 
@@ -81,6 +85,9 @@ pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
         let answers = both.call_together(turns)?;
         both.poll()?;
         end(answers)?;
+    }
+    if what == "arrival" {
+        both.fill_cache(turns)?;
     }
     clock::stop()?;
     for _ in 0..TIMES {
@@ -121,6 +128,28 @@ fn once(both: &mut Both, what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
             marked(|| both.poll())
         }
         "call" => marked(|| both.call(turns)),
+        // No budget is of these: images have other lengths, and a hash takes other instructions on other processors.
+        "carrying" => {
+            both.carry(turns)?;
+            marked(|| both.carrying.send(&turns))?;
+            both.sent += 1;
+            both.poll()
+        }
+        "carried" => {
+            both.carry(turns)?;
+            both.carrying.send(&turns)?;
+            both.sent += 1;
+            marked(|| both.poll())
+        }
+        "arrival" => {
+            let new = both.new_image()?;
+            marked(|| {
+                let call = new.call(&turns)?;
+                both.sent += 1;
+                both.poll()?;
+                Ok::<_, Box<dyn Error>>(call.wait()?)
+            })
+        }
         "batch-send" => {
             marked(|| both.send_together(turns))?;
             both.poll()
@@ -177,10 +206,14 @@ struct Both {
     /// The target's data, which ifuncs increment.
     count: u64,
     sent: u64,
+    /// Images beside that of `burn`.
+    images: u64,
     burn: Handle<burn>,
     source: Source,
     /// Its invocations travel in batches.
     aggregated: Handle<burn>,
+    /// Its invocations carry the image.
+    carrying: Handle<burn>,
 }
 
 impl Both {
@@ -196,12 +229,14 @@ impl Both {
             std::thread::sleep(Duration::from_millis(1));
             target.poll(&mut count);
         }
-        let burn = source.register_bytes(&image()?)?;
+        let burn = source.register_bytes(&image(0)?)?;
         Ok(Self {
             target,
             count,
             sent: 0,
+            images: 0,
             aggregated: burn.aggregated(),
+            carrying: burn.carrying_code(),
             burn,
             source,
         })
@@ -228,6 +263,30 @@ impl Both {
         Ok(answers)
     }
 
+    /// Sends an invocation that carries its code: the next one of this kind sends the image again, the first one does not.
+    fn carry(&mut self, turns: u64) -> Result<(), Box<dyn Error>> {
+        self.carrying.send(&turns)?;
+        self.sent += 1;
+        self.poll()
+    }
+
+    /// An image that the target does not have.
+    fn new_image(&mut self) -> Result<Handle<burn>, Box<dyn Error>> {
+        self.images += 1;
+        Ok(self.source.register_bytes(&image(self.images)?)?)
+    }
+
+    /// Lets the target have as many images as it keeps.
+    fn fill_cache(&mut self, turns: u64) -> Result<(), Box<dyn Error>> {
+        for _ in 0..=CACHED {
+            let new = self.new_image()?;
+            new.send(&turns)?;
+            self.sent += 1;
+            self.poll()?;
+        }
+        Ok(())
+    }
+
     /// Polls until the target has run every message sent.
     fn poll(&mut self) -> Result<(), Box<dyn Error>> {
         for _ in 0..MAX_POLLS {
@@ -252,9 +311,12 @@ fn payloads(turns: u64) -> impl Iterator<Item = u64> {
     std::iter::repeat_n(turns, TOGETHER as usize)
 }
 
-fn image() -> Result<Vec<u8>, ImageError> {
+/// The image, and others that differ in a number, of [`IMAGE`] bytes.
+fn image(number: u64) -> Result<Vec<u8>, ImageError> {
+    let of_number = number.to_le_bytes();
+    let more = if number == 0 { 0 } else { IMAGE };
     let fingerprint = |text: &Text| ifunc_abi::fingerprint(blake3::hash(text.as_str().as_bytes()).as_bytes());
-    let image = ImageParts {
+    let mut image = ImageParts {
         entries: vec![EntryPart {
             payload: fingerprint(burn::PAYLOAD),
             target: fingerprint(burn::TARGET),
@@ -270,5 +332,11 @@ fn image() -> Result<Vec<u8>, ImageError> {
         rx: [BURN, BURN_BATCH].concat(),
         ..ImageParts::default()
     };
+    let encoded = image.encode()?;
+    let Some(padding) = more.checked_sub(encoded.len() + of_number.len()) else {
+        return Ok(encoded);
+    };
+    image.rx.resize(image.rx.len() + padding, 0x5a);
+    image.rx.extend(of_number);
     image.encode()
 }
