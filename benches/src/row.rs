@@ -31,6 +31,12 @@ pub(crate) struct Row {
     pub(crate) spread: Option<[f64; 2]>,
     /// The lower bound on this machine, from the same run.
     pub(crate) floor: Option<f64>,
+    /// What the lower bound is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) floor_name: Option<String>,
+    /// Median of the ratios of the lower bound to the peer's, as [`ratio`](Self::ratio) is of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) floor_ratio: Option<f64>,
     /// Unit of `ours`, `peer` and `floor`: `ns`, `messages/s`, `instructions`.
     pub(crate) unit: String,
     /// 50th, 99th and 99.9th percentile of single operations, in nanoseconds: of ours, and of the peer's.
@@ -90,6 +96,29 @@ impl Row {
             spread: ratio.map(|(_, spread)| spread),
             unit: "messages/s".into(),
             ..Self::latency(figure, slot, ours, None)
+        }
+    }
+
+    /// The row with a lower bound that was measured beside ours and the peer's.
+    pub(crate) fn with_floor(self, name: &str, floor: &Series, peer: Option<&Series>) -> Self {
+        let is_time = self.unit == "ns";
+        let ratio = peer.map(|peer| {
+            let (ratio, _) = if is_time {
+                floor.ratio(peer)
+            } else {
+                peer.ratio(floor)
+            };
+            ratio
+        });
+        Self {
+            floor: Some(if is_time {
+                floor.median()
+            } else {
+                floor.per_second()
+            }),
+            floor_name: Some(name.into()),
+            floor_ratio: ratio,
+            ..self
         }
     }
 }

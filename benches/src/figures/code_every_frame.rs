@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::Figure;
+use super::floors::Floor;
 use super::settings::{Candidates, SHARED_MEMORY};
 use super::shm::percentiles;
 use crate::Bench;
@@ -11,7 +12,7 @@ use crate::pair::{Pair, Pattern};
 use crate::program::Program;
 use crate::row::Row;
 use crate::slot_program::SlotProgram;
-use crate::slots::{Payload, Slot, take_turns};
+use crate::slots::{Payload, Side, Slot, take_turns, take_turns_all};
 
 pub(crate) const FIGURE: Figure = Figure {
     id: "code-every-frame",
@@ -22,6 +23,9 @@ pub(crate) const FIGURE: Figure = Figure {
 /// Sizes of images, with the payload sizes for each. The ifunc that sums payloads of any length is larger
 /// than the small image.
 const IMAGES: [(usize, &[usize]); 2] = [(SMALL, &[8]), (8 << 10, &[8, 256, 4 << 10])];
+
+/// The largest payload that a bare ring is a floor for: it asks for no line of a longer one before it needs it.
+const LARGEST_OF_RING: usize = 256;
 
 fn run(bench: &mut Bench) -> Result<()> {
     for (image, sizes) in IMAGES {
@@ -37,16 +41,31 @@ fn known_code(bench: &mut Bench, image: usize, sizes: &[usize]) -> Result<()> {
     let code = ("BENCH_CODE", &*bytes);
     let mut ours = Pair::start("ifunc", bench.cores, &[("BENCH_ADDRESS", "shm:"), code])?;
     let mut candidates = Candidates::start_with(bench, "ucx-am", SHARED_MEMORY, &[code])?;
+    let floor = |pattern| Floor::ring(bench.cores, pattern, image);
+    let mut floors = [floor(Pattern::PingPong)?, floor(Pattern::Stream)?];
     for &size in sizes {
         let slot = Slot::new(size, Payload::Fresh);
-        for (case, pattern) in [("latency", Pattern::PingPong), ("rate", Pattern::Stream)] {
+        let cases = [("latency", Pattern::PingPong), ("rate", Pattern::Stream)];
+        for ((case, pattern), floor) in cases.into_iter().zip(&mut floors) {
             let (setting, peer) = candidates.best(&bench.plan, pattern, slot)?;
-            let sides = (&mut ours.side(pattern), &mut peer.side(pattern));
-            let [mine, theirs] = take_turns(&bench.plan, slot, [sides.0, sides.1])?;
+            let (mut mine, mut theirs) = (ours.side(pattern), peer.side(pattern));
+            let mut sides: Vec<&mut dyn Side> = vec![&mut mine, &mut theirs];
+            let name = format!(
+                "{}, with the same bytes, of which the payload is read",
+                floor.name()
+            );
+            if size <= LARGEST_OF_RING {
+                sides.push(floor);
+            }
+            let series = take_turns_all(&bench.plan, slot, &mut sides)?;
+            let (mine, theirs) = (&series[0], &series[1]);
             let mut row = match pattern {
-                Pattern::PingPong => Row::latency(FIGURE.id, slot, &mine, Some(&theirs)),
-                Pattern::Stream => Row::rate(FIGURE.id, slot, &mine, Some(&theirs)),
+                Pattern::PingPong => Row::latency(FIGURE.id, slot, mine, Some(theirs)),
+                Pattern::Stream => Row::rate(FIGURE.id, slot, mine, Some(theirs)),
             };
+            if let Some(bare) = series.get(2) {
+                row = row.with_floor(&name, bare, Some(theirs));
+            }
             row.case = format!("known code, {case}");
             row.image = Some(image as u64);
             row.peer_name = Some(format!(

@@ -3,13 +3,14 @@
 use anyhow::Result;
 
 use super::Figure;
+use super::floors::Floor;
 use crate::Bench;
 use crate::c::Libraries;
 use crate::images::SMALL;
 use crate::program::Program;
 use crate::row::Row;
 use crate::slot_program::SlotProgram;
-use crate::slots::{Payload, Series, Side, Slot, take_turns};
+use crate::slots::{Payload, Series, Side, Slot, take_turns, take_turns_all};
 
 pub(crate) const FIGURE: Figure = Figure {
     id: "first-arrival",
@@ -42,18 +43,24 @@ fn run(bench: &mut Bench) -> Result<()> {
         let mut hashed = start("dlopen-hashed", at, &[("BENCH_LIBRARY", &library)])?;
         let mut plain = start("dlopen", at, &[("BENCH_LIBRARY", &library)])?;
         let slot = Slot::new(size, Payload::Fresh);
-        let sides: [&mut dyn Side; 3] = [&mut ours, &mut hashed, &mut plain];
-        let [ours, hashed, plain] = take_turns(&bench.plan, slot, sides)?;
+        let mut floor = Floor::arrivals(bench.cores)?;
+        let mut sides: Vec<&mut dyn Side> = vec![&mut ours, &mut hashed, &mut plain];
+        sides.extend(floor.as_mut().map(|floor| floor as &mut dyn Side));
+        let series = take_turns_all(&bench.plan, slot, &mut sides)?;
+        let (ours, hashed, plain) = (&series[0], &series[1], &series[2]);
+        let bare = series.get(3).zip(floor.as_ref());
+        let with_floor = |row: Row, peer| match bare {
+            Some((bare, floor)) => row.with_floor(floor.name(), bare, Some(peer)),
+            None => row,
+        };
         let length = std::fs::metadata(&*library)?.len();
         let by_dlopen = |hashed: &str| {
             format!("{hashed}memfd_create + dlopen + dlsym, a library of {length} bytes by cc -O2")
         };
-        bench
-            .rows
-            .push(row(size, "hashed", &ours, &hashed, by_dlopen("BLAKE3 + ")));
-        bench
-            .rows
-            .push(row(size, "not hashed", &ours, &plain, by_dlopen("")));
+        let of_hashed = row(size, "hashed", ours, hashed, by_dlopen("BLAKE3 + "));
+        bench.rows.push(with_floor(of_hashed, hashed));
+        let of_plain = row(size, "not hashed", ours, plain, by_dlopen(""));
+        bench.rows.push(with_floor(of_plain, plain));
         let env = [("BENCH_SIGNED", "1")];
         let mut knows_key = Program::start("code-target", bench.cores.target, &env)?;
         let signed_address: String = knows_key.receive()?;

@@ -9,7 +9,7 @@ use super::shm::percentiles;
 use crate::Bench;
 use crate::pair::{Pair, Pattern};
 use crate::row::Row;
-use crate::slots::{Payload, Side, Slot, take_turns, take_turns_all};
+use crate::slots::{Payload, Side, Slot, take_turns_all};
 
 pub(crate) const LATENCY: Figure = Figure {
     id: "lat-ucx",
@@ -65,6 +65,8 @@ struct Both {
     setting: String,
     ours: Pair,
     peer: Pair,
+    /// A lower bound of ours, and what it is.
+    floor: Option<(Pair, &'static str)>,
 }
 
 impl Both {
@@ -74,6 +76,7 @@ impl Both {
             setting: settings::name(setting),
             ours: Pair::start("ifunc", bench.cores, &env)?,
             peer: Pair::start(role, bench.cores, &[setting, peers].concat())?,
+            floor: None,
         })
     }
 
@@ -92,12 +95,25 @@ impl Both {
     }
 
     fn row(&mut self, bench: &Bench, figure: &str, pattern: Pattern, slot: Slot) -> Result<Row> {
-        let Self { setting, ours, peer } = self;
-        let sides: [&mut dyn Side; 2] = [&mut ours.side(pattern), &mut peer.side(pattern)];
-        let [mine, theirs] = take_turns(&bench.plan, slot, sides)?;
+        let Self {
+            setting,
+            ours,
+            peer,
+            floor,
+        } = self;
+        let (mut mine, mut theirs) = (ours.side(pattern), peer.side(pattern));
+        let mut bare = floor.as_mut().map(|(pair, _)| pair.side(pattern));
+        let mut sides: Vec<&mut dyn Side> = vec![&mut mine, &mut theirs];
+        sides.extend(bare.as_mut().map(|bare| bare as &mut dyn Side));
+        let series = take_turns_all(&bench.plan, slot, &mut sides)?;
+        let (mine, theirs, bare) = (&series[0], &series[1], series.get(2));
         let row = match pattern {
-            Pattern::PingPong => Row::latency(figure, slot, &mine, Some(&theirs)),
-            Pattern::Stream => Row::rate(figure, slot, &mine, Some(&theirs)),
+            Pattern::PingPong => Row::latency(figure, slot, mine, Some(theirs)),
+            Pattern::Stream => Row::rate(figure, slot, mine, Some(theirs)),
+        };
+        let row = match bare.zip(floor.as_ref()) {
+            Some((bare, (_, name))) => row.with_floor(name, bare, Some(theirs)),
+            None => row,
         };
         let percentiles = match pattern {
             Pattern::PingPong => percentiles(bench, slot, [ours, peer])?,
@@ -188,9 +204,16 @@ const PUT_CARRIERS: [(&str, &str, Setting, Setting); 2] = [
 const PUT_OVER_TCP: &str = "Over TCP, UCX implements each put by a message and an answer; ours are active messages there, \
     `ucx://`";
 
+const PUT_RING: &str = "a ring of the same puts without a runtime: a line with a checksum, or a body, a fence and half a line; then a call of a \
+    function from a table";
+
 fn puts(bench: &mut Bench) -> Result<()> {
     for (carrier, address, setting, peers) in PUT_CARRIERS {
         let mut both = Both::start(bench, setting, address, "ucx-put", peers)?;
+        if address.starts_with("ucx-put:") {
+            let env = [setting, peers].concat();
+            both.floor = Some((Pair::start("ucx-put-ring", bench.cores, &env)?, PUT_RING));
+        }
         let sizes = [8, 64, 1024, 16 << 10, 256 << 10];
         let tried = if bench.plan.quick && carrier == "TCP" {
             1

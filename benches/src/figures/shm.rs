@@ -43,15 +43,16 @@ const BETWEEN: std::ops::Range<usize> = 1 << 10..32 << 10;
 fn floor(bench: &mut Bench) -> Result<()> {
     let mut ours = ours(bench.cores)?;
     let mut lines = Floor::lines(bench.cores, 2)?;
+    let mut ring = Floor::ring(bench.cores, Pattern::PingPong, 0)?;
     for size in [1, 8, 32] {
         let slot = Slot::new(size, Payload::Fresh);
-        let [mine, line] = take_turns(&bench.plan, slot, [&mut ours.side(Pattern::PingPong), &mut lines])?;
+        let sides: [&mut dyn Side; 3] = [&mut ours.side(Pattern::PingPong), &mut lines, &mut ring];
+        let [mine, line, bare] = take_turns(&bench.plan, slot, sides)?;
         let mut row = Row::latency(FLOOR.id, slot, &mine, Some(&line));
-        row.peer_name = Some("one cache line per direction".into());
-        row.floor = Some(line.median());
+        row.peer_name = Some(lines.name().into());
         row.carried_by[0] = Some(ours.carried_by().into());
         row.percentiles[0] = percentiles(bench, slot, [&mut ours])?[0];
-        bench.rows.push(row);
+        bench.rows.push(row.with_floor(ring.name(), &bare, Some(&line)));
     }
     Ok(())
 }
@@ -95,7 +96,7 @@ impl Sides {
             ours,
             candidates: Candidates::start(bench, "ucx-am", SHARED_MEMORY)?,
             lines: Floor::lines(bench.cores, 2)?,
-            ring: Floor::ring(bench.cores)?,
+            ring: Floor::ring(bench.cores, Pattern::Stream, 0)?,
             copies: Floor::copies(bench.cores)?,
         })
     }
@@ -123,27 +124,31 @@ impl Sides {
         } = self;
         let (setting, peer) = candidates.best(&bench.plan, pattern, slot)?;
         let (mut mine, mut theirs) = (ours.side(pattern), peer.side(pattern));
-        let mut sides: Vec<&mut dyn Side> = vec![&mut mine, &mut theirs];
+        let mut floors = Vec::new();
         if slot.size < BETWEEN.end {
-            match pattern {
-                Pattern::PingPong => sides.push(lines),
-                Pattern::Stream => sides.push(ring),
-            }
+            floors.push(match pattern {
+                Pattern::PingPong => lines,
+                Pattern::Stream => ring,
+            });
         }
         if slot.size >= BETWEEN.start {
-            sides.push(copies);
+            floors.push(copies);
+        }
+        let names: Vec<_> = floors.iter().map(|floor| floor.name()).collect();
+        let mut sides: Vec<&mut dyn Side> = vec![&mut mine, &mut theirs];
+        for floor in floors {
+            sides.push(floor);
         }
         let series = take_turns_all(&bench.plan, slot, &mut sides)?;
-        let (mine, theirs, floors) = (&series[0], &series[1], &series[2..]);
-        let floor = floors.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
+        let (mine, theirs, floors) = (&series[0], &series[1], series[2..].iter().zip(names));
+        let floor = floors.max_by(|(a, _), (b, _)| a.median().total_cmp(&b.median()));
         let mut row = match pattern {
             Pattern::PingPong => Row::latency(figure, slot, mine, Some(theirs)),
             Pattern::Stream => Row::rate(figure, slot, mine, Some(theirs)),
         };
-        row.floor = floor.map(|floor| match pattern {
-            Pattern::PingPong => floor.median(),
-            Pattern::Stream => floor.per_second(),
-        });
+        if let Some((floor, name)) = floor {
+            row = row.with_floor(name, floor, Some(theirs));
+        }
         row.peer_name = Some(format!("UCX active messages, {setting}"));
         row.carried_by = [ours.carried_by(), peer.carried_by()].map(|name| Some(name.into()));
         if pattern == Pattern::PingPong {

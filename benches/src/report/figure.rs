@@ -15,6 +15,7 @@ const COLUMNS: &[(&str, Side)] = &[
     ("quartiles", Side::Right),
     ("floor", Side::Right),
     ("above it", Side::Right),
+    ("floor ÷ peer", Side::Right),
     ("goal", Side::Left),
     ("", Side::Left),
     ("p50 / p99 / p99.9", Side::Right),
@@ -61,6 +62,7 @@ pub(crate) fn table(rows: &[&Row], with_goals: bool) -> Table {
                 .into(),
             number(row.floor).into(),
             above_floor(row).into(),
+            row.floor_ratio.map_or_else(String::new, of_peer).into(),
             verdict
                 .map_or_else(String::new, |verdict| verdict.goal.text())
                 .into(),
@@ -112,6 +114,9 @@ pub(crate) fn notes(rows: &[&Row]) -> Vec<String> {
         for (carrier, about) in gathered(rows, |row| row.carried_by[side].as_deref().unwrap_or_default()) {
             notes.push(format!("{name} was carried by {carrier}{about}."));
         }
+    }
+    for (floor, about) in gathered(rows, |row| row.floor_name.as_deref().unwrap_or_default()) {
+        notes.push(format!("The floor is {floor}{about}."));
     }
     for (note, about) in gathered(rows, |row| &row.note) {
         notes.push(format!("{note}{about}"));

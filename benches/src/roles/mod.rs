@@ -50,6 +50,8 @@ const ROLES: &[(&str, Role)] = &[
     ("code-target", code::target::run),
     ("arrivals", code::arrivals::calls),
     ("arrivals-stream", code::arrivals::stream),
+    #[cfg(target_arch = "x86_64")]
+    ("arrivals-bare", code::bare::run),
     ("dlopen", code::dlopen::plain),
     ("dlopen-hashed", code::dlopen::hashed),
     #[cfg(feature = "wasm")]
@@ -59,6 +61,7 @@ const ROLES: &[(&str, Role)] = &[
     ("kernel", code::kernel::run),
     ("level", code::level::run),
     ("ucx-put", ucx::put::run),
+    ("ucx-put-ring", ucx::put_ring::run),
     ("drop-in", ucx::dropin::run),
     ("calls-source", calls::ifunc::source),
     ("calls-target", served::run),

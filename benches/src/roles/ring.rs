@@ -1,20 +1,20 @@
-//! A bare ring: what two cores take to pass a stream of messages without a runtime. Two threads of one process share memory as two
-//! processes do.
+//! A bare ring: what two cores take to pass messages without a runtime. Two threads of one process share memory as two processes do.
 //!
 //! A message is 16 bytes of header and a body, in a slot of one cache line if the body fits, else beside it. The consumer calls a handler by
 //! the index in the header, and returns credits every quarter lap. There is no wake-up, no answer, no check of what the peer sent, no
-//! counter, and no other connection.
+//! counter, and no other connection. Messages may carry code, which the consumer has already: it is copied and not read.
 
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use ifunc_bench_ifuncs::{Fresh, Tally, words};
 
 use super::time_slots;
 use crate::cores::spawn_on;
+use crate::pair::Pattern;
 use crate::program::Starter;
 use crate::slots::{Payload, Slot, seed};
 
@@ -22,8 +22,8 @@ use crate::slots::{Payload, Slot, seed};
 const SLOTS: u64 = 4096;
 const DATA: usize = 2 << 20;
 /// Bytes of a body that lies in its slot.
-const INLINE: usize = 40;
-/// Messages that the consumer takes at once, as far behind the producer: otherwise it reads slots while they are written.
+pub(super) const INLINE: usize = 40;
+/// Messages that the consumer of a stream takes at once, as far behind the producer: otherwise it reads slots while they are written.
 const TOGETHER: u64 = 16;
 /// Slots between the one that is written and the one whose line the producer requests.
 const AHEAD: u64 = 6;
@@ -39,14 +39,15 @@ struct Cell {
     body: UnsafeCell<[u8; INLINE]>,
 }
 
-/// The ring of one slot of the benchmark: all bodies have one length.
-struct Ring {
+/// The ring of one direction.
+pub(super) struct Ring {
     cells: Vec<Cell>,
-    /// Bodies that do not lie in their slots.
+    /// What does not lie in slots.
     data: UnsafeCell<Vec<u8>>,
     released: Released,
     /// Messages that there is room for.
     capacity: u64,
+    /// Bytes of each message that do not lie in its slot.
     stride: usize,
 }
 
@@ -55,24 +56,21 @@ struct Ring {
 #[repr(align(128))]
 struct Released(AtomicU64);
 
-// SAFETY: a body is written by the producer while `released` says that the consumer is done with it, and read by the consumer after it has
+// SAFETY: a message is written by the producer while `released` says that the consumer is done with it, and read by the consumer after it has
 // found the commit word that the producer stores then.
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    fn new(size: usize) -> Self {
+    /// For messages that have up to so many bytes beside their slots.
+    pub(super) fn new(beside: usize) -> Self {
         let cell = || Cell {
             commit: AtomicU64::new(0),
             handler: AtomicU64::new(0),
             unused: AtomicU64::new(0),
             body: UnsafeCell::new([0; INLINE]),
         };
-        let stride = size.next_multiple_of(size_of::<Cell>());
-        let fit = if size <= INLINE {
-            SLOTS
-        } else {
-            (DATA / stride) as u64
-        };
+        let stride = beside.next_multiple_of(size_of::<Cell>());
+        let fit = DATA.checked_div(stride).map_or(SLOTS, |fit| fit as u64);
         Self {
             cells: std::iter::repeat_with(cell).take(SLOTS as usize).collect(),
             data: UnsafeCell::new(vec![0; DATA.max(stride)]),
@@ -86,82 +84,159 @@ impl Ring {
         &self.cells[(number % SLOTS) as usize]
     }
 
-    /// The body of a message of `size` bytes.
-    fn body(&self, number: u64, size: usize) -> *mut u8 {
-        if size <= INLINE {
-            return self.cell(number).body.get().cast();
-        }
+    /// [`INLINE`] bytes in the slot of a message.
+    pub(super) fn inside(&self, number: u64) -> *mut u8 {
+        self.cell(number).body.get().cast()
+    }
+
+    /// The bytes of a message beside its slot: as many as the ring was made for.
+    pub(super) fn beside(&self, number: u64) -> *mut u8 {
         let at = (number % self.capacity) as usize * self.stride;
         // SAFETY: there are as many bytes: `capacity` times `stride`, and at least one stride.
         unsafe { (*self.data.get()).as_mut_ptr().add(at) }
     }
 
-    /// Sends messages as [`lead`](super::exchange) does, and returns their sum.
-    fn produce(&self, slot: Slot) -> u64 {
-        let (written, mut sum, mut released) = (vec![1; slot.size], 0u64, 0);
-        let of_written = words(&written);
-        for number in 0..slot.operations {
-            while number - released >= self.capacity {
-                spin_loop();
-                released = self.released.0.load(Ordering::Acquire);
-            }
-            let seed = seed(number);
-            self.send(slot, number, seed, &written);
-            sum = sum.wrapping_add(slot.payload.sum(slot.size, seed, of_written));
+    /// The body of a message of `size` bytes.
+    fn body(&self, number: u64, size: usize) -> *mut u8 {
+        if size <= INLINE {
+            self.inside(number)
+        } else {
+            self.beside(number)
         }
-        while self.released.0.load(Ordering::Acquire) < slot.operations {
+    }
+
+    /// Waits until the consumer is done with what the message replaces. `released` is what it is known to be done with.
+    #[inline]
+    pub(super) fn wait_for_room(&self, number: u64, released: &mut u64) {
+        while number - *released >= self.capacity {
+            spin_loop();
+            *released = self.released.0.load(Ordering::Acquire);
+        }
+    }
+
+    /// Makes a message visible that was written.
+    #[inline]
+    pub(super) fn commit(&self, number: u64, handler: u64, len: usize) {
+        let cell = self.cell(number);
+        cell.handler.store(handler, Ordering::Relaxed);
+        cell.unused.store(0, Ordering::Relaxed);
+        let commit = (number + 1) << 32 | len as u64;
+        cell.commit.store(commit, Ordering::Release);
+        request(self.cell(number + AHEAD));
+    }
+
+    /// Waits until the message is there; all earlier ones are, too.
+    #[inline]
+    pub(super) fn wait_for(&self, number: u64) {
+        while self.cell(number).commit.load(Ordering::Acquire) >> 32 != number + 1 {
             spin_loop();
         }
-        sum
+    }
+
+    /// The index of the handler, and the length, of a message that is there.
+    #[inline]
+    pub(super) fn header(&self, number: u64) -> (u64, usize) {
+        let cell = self.cell(number);
+        let len = cell.commit.load(Ordering::Acquire) as u32 as usize;
+        (cell.handler.load(Ordering::Relaxed), len)
+    }
+
+    /// Says that the consumer is done with so many messages.
+    #[inline]
+    pub(super) fn release(&self, messages: u64) {
+        self.released.0.store(messages, Ordering::Release);
+    }
+
+    /// Messages after which credits are returned.
+    fn lap(&self) -> u64 {
+        (self.capacity / 4).max(1)
     }
 
     /// Sends a message. A function of its own, as it is of any library: the call stores its return address, and stores are completed in their
     /// order, which makes a stream between near cores two to four times slower.
     #[inline(never)]
-    fn send(&self, slot: Slot, number: u64, seed: u64, written: &[u8]) {
+    fn send(&self, messages: &Messages, number: u64, seed: u64) {
+        let Messages {
+            slot, written, code, ..
+        } = messages;
         // SAFETY: the consumer is done with this memory, and reads it again after the commit word is stored.
         let body = unsafe { std::slice::from_raw_parts_mut(self.body(number, slot.size), slot.size) };
         match slot.payload {
             Payload::Fresh => Fresh { len: slot.size, seed }.write(body),
             Payload::Static | Payload::Untouched => body.copy_from_slice(written),
         }
-        let cell = self.cell(number);
-        cell.handler.store(1, Ordering::Relaxed);
-        cell.unused.store(0, Ordering::Relaxed);
-        let commit = (number + 1) << 32 | slot.size as u64;
-        cell.commit.store(commit, Ordering::Release);
-        request(self.cell(number + AHEAD));
+        if !code.is_empty() {
+            // SAFETY: as above; the ring was made for payloads with this code.
+            unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), self.code(number, slot.size), code.len()) };
+        }
+        self.commit(number, 1, slot.size);
     }
 
-    /// Receives messages and returns what their handlers counted.
-    fn consume(&self, slot: Slot) -> Tally {
-        let handlers = black_box([count, add]);
+    /// The code that goes with a payload of `size` bytes.
+    fn code(&self, number: u64, size: usize) -> *mut u8 {
+        self.beside(number).wrapping_add(beside(size))
+    }
+
+    /// Calls the handler of a message that is there.
+    #[inline]
+    fn handle(&self, number: u64, handlers: &[Handler], tally: &mut Tally) {
+        let (handler, len) = self.header(number);
+        // SAFETY: the producer has stored the commit word of this message or a later one, and writes here again when this one is released. It
+        // has so many bytes.
+        let body = unsafe { std::slice::from_raw_parts(self.body(number, len), len) };
+        if let Some(handler) = handlers.get(handler as usize) {
+            handler(body, tally);
+        }
+    }
+
+    /// Sends a stream as [`lead`](super::exchange) does, and returns its sum.
+    fn produce(&self, messages: &Messages) -> u64 {
+        let (mut sum, mut released) = (0u64, 0);
+        for number in 0..messages.slot.operations {
+            self.wait_for_room(number, &mut released);
+            let seed = seed(number);
+            self.send(messages, number, seed);
+            sum = sum.wrapping_add(messages.sum(seed));
+        }
+        while self.released.0.load(Ordering::Acquire) < messages.slot.operations {
+            spin_loop();
+        }
+        sum
+    }
+
+    /// Receives a stream and returns what its handlers counted.
+    fn consume(&self, operations: u64) -> Tally {
+        let handlers = black_box(HANDLERS);
         let mut tally = Tally::default();
-        let (mut next, mut due) = (0, self.capacity / 4);
-        while next < slot.operations {
-            let last = (next + TOGETHER.min(self.capacity)).min(slot.operations);
-            while self.cell(last - 1).commit.load(Ordering::Acquire) >> 32 != last {
-                spin_loop();
-            }
+        let (mut next, mut due) = (0, self.lap());
+        while next < operations {
+            let last = (next + TOGETHER.min(self.capacity)).min(operations);
+            self.wait_for(last - 1);
             for number in next..last {
-                let cell = self.cell(number);
-                let size = cell.commit.load(Ordering::Acquire) as u32 as usize;
-                // SAFETY: the producer has stored the commit word of a later message, and writes here again when this one is released. It
-                // has so many bytes.
-                let body = unsafe { std::slice::from_raw_parts(self.body(number, size), size) };
-                if let Some(handler) = handlers.get(cell.handler.load(Ordering::Relaxed) as usize) {
-                    handler(body, &mut tally);
-                }
+                self.handle(number, &handlers, &mut tally);
             }
             next = last;
-            if next >= due || next == slot.operations {
-                self.released.0.store(next, Ordering::Release);
-                due = next + self.capacity / 4;
+            if next >= due || next == operations {
+                self.release(next);
+                due = next + self.lap();
             }
         }
         tally
     }
 }
+
+/// Bytes of a payload beside its slot.
+fn beside(size: usize) -> usize {
+    if size <= INLINE {
+        0
+    } else {
+        size.next_multiple_of(size_of::<Cell>())
+    }
+}
+
+type Handler = fn(&[u8], &mut Tally);
+
+const HANDLERS: [Handler; 2] = [count, add];
 
 fn count(_: &[u8], tally: &mut Tally) {
     tally.count += 1;
@@ -184,23 +259,163 @@ fn request(cell: &Cell) {
     let _ = cell;
 }
 
-/// `BENCH_PEER_CPU` is the consumer's core.
+/// The messages of a slot of the benchmark: all have one length.
+struct Messages {
+    slot: Slot,
+    /// A payload that is not written anew, and its sum.
+    written: Vec<u8>,
+    of_written: u64,
+    /// The code that each message carries.
+    code: Vec<u8>,
+}
+
+impl Messages {
+    fn new(slot: Slot, code: usize) -> Self {
+        let written = vec![1; slot.size];
+        Self {
+            slot,
+            of_written: words(&written),
+            written,
+            code: vec![0x5a; code],
+        }
+    }
+
+    fn ring(&self) -> Ring {
+        Ring::new(beside(self.slot.size) + self.code.len())
+    }
+
+    #[inline]
+    fn sum(&self, seed: u64) -> u64 {
+        self.slot.payload.sum(self.slot.size, seed, self.of_written)
+    }
+
+    /// Whether a ring has the code of its last message.
+    fn have_arrived(&self, ring: &Ring) -> bool {
+        let last = self.slot.operations - 1;
+        // SAFETY: both sides are done with the ring, which was made for messages with this code.
+        let there = unsafe { std::slice::from_raw_parts(ring.code(last, self.slot.size), self.code.len()) };
+        there == self.code
+    }
+
+    /// Sends messages that the other side answers by one of its own, or answers such messages. Returns the sum of what was sent, and what the
+    /// handlers counted.
+    fn exchange(&self, to: &Ring, from: &Ring, leads: bool) -> (u64, Tally) {
+        let handlers = black_box(HANDLERS);
+        let (mut sum, mut released, mut due) = (0u64, 0, from.lap());
+        let mut tally = Tally::default();
+        let mut send = |number| {
+            to.wait_for_room(number, &mut released);
+            let seed = seed(number);
+            to.send(self, number, seed);
+            sum = sum.wrapping_add(self.sum(seed));
+        };
+        for number in 0..self.slot.operations {
+            if leads {
+                send(number);
+            }
+            from.wait_for(number);
+            from.handle(number, &handlers, &mut tally);
+            if number + 1 >= due {
+                from.release(number + 1);
+                due = number + 1 + from.lap();
+            }
+            if !leads {
+                send(number);
+            }
+        }
+        (sum, tally)
+    }
+
+    /// Checks that everything arrived that was sent.
+    fn check(&self, ring: &Ring, sum: u64, tally: Tally) -> Result<()> {
+        ensure!(
+            (tally.count, tally.sum) == (self.slot.operations, sum) && self.have_arrived(ring),
+            "not what was sent"
+        );
+        Ok(())
+    }
+}
+
+/// `BENCH_PEER_CPU` is the consumer's core. `BENCH_PATTERN` is `stream`, or `ping-pong` for one message at a time, which the other side answers by
+/// one. `BENCH_CODE` is the length of the code that each message carries, if any does.
 pub(super) fn run(starter: Starter) -> Result<()> {
     let peer = std::env::var("BENCH_PEER_CPU")?;
     let peer = peer.parse().context("BENCH_PEER_CPU")?;
+    let pattern = match &*std::env::var("BENCH_PATTERN").context("BENCH_PATTERN")? {
+        "stream" => Pattern::Stream,
+        "ping-pong" => Pattern::PingPong,
+        other => anyhow::bail!("BENCH_PATTERN is `{other}`"),
+    };
+    let code = std::env::var("BENCH_CODE").ok().map(|code| code.parse());
+    let code = code.transpose().context("BENCH_CODE")?.unwrap_or(0);
     time_slots(starter, |slot| {
-        let ring = &Ring::new(slot.size);
-        std::thread::scope(|scope| {
-            let consumer = spawn_on(scope, peer, || ring.consume(slot))?;
-            let started = Instant::now();
-            let sum = ring.produce(slot);
-            let took = started.elapsed();
-            let tally = consumer.join().map_err(|_| anyhow!("the consumer panicked"))?;
-            ensure!(
-                (tally.count, tally.sum) == (slot.operations, sum),
-                "not what was sent"
-            );
-            Ok(took.as_nanos() as f64 / slot.operations as f64)
-        })
+        let messages = &Messages::new(slot, code);
+        let took = match pattern {
+            Pattern::Stream => stream(messages, peer)?,
+            Pattern::PingPong => ping_pong(messages, peer)? / 2,
+        };
+        Ok(took.as_nanos() as f64 / slot.operations as f64)
     })
+}
+
+fn stream(messages: &Messages, peer: usize) -> Result<Duration> {
+    let ring = &messages.ring();
+    std::thread::scope(|scope| {
+        let consumer = spawn_on(scope, peer, || ring.consume(messages.slot.operations))?;
+        let started = Instant::now();
+        let sum = ring.produce(messages);
+        let took = started.elapsed();
+        let tally = consumer.join().map_err(|_| anyhow!("the consumer panicked"))?;
+        messages.check(ring, sum, tally)?;
+        Ok(took)
+    })
+}
+
+fn ping_pong(messages: &Messages, peer: usize) -> Result<Duration> {
+    let (there, back) = (&messages.ring(), &messages.ring());
+    std::thread::scope(|scope| {
+        let other = spawn_on(scope, peer, || messages.exchange(back, there, false))?;
+        let started = Instant::now();
+        let (sum, answered) = messages.exchange(there, back, true);
+        let took = started.elapsed();
+        let (of_answers, tally) = other.join().map_err(|_| anyhow!("the other side panicked"))?;
+        messages.check(there, sum, tally)?;
+        messages.check(back, of_answers, answered)?;
+        Ok(took)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_payload_arrives_with_its_code() {
+        for (size, code) in [(1, 0), (8, 512), (INLINE, 64), (100, 0), (256, 8 << 10)] {
+            let slot = Slot {
+                operations: 10_000,
+                ..Slot::new(size, Payload::Fresh)
+            };
+            let messages = Messages::new(slot, code);
+            stream(&messages, 0).unwrap();
+            ping_pong(
+                &Messages {
+                    slot: Slot {
+                        operations: 50,
+                        ..slot
+                    },
+                    ..messages
+                },
+                0,
+            )
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_ring_has_room_for_what_does_not_lie_in_its_slots() {
+        for (beside, capacity) in [(0, SLOTS), (64, SLOTS), (512, SLOTS), (1024, 2048), (3 << 20, 1)] {
+            assert_eq!(Ring::new(beside).capacity, capacity, "{beside}");
+        }
+    }
 }

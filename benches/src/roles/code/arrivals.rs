@@ -20,7 +20,7 @@ pub(super) fn key() -> SecretKey {
 }
 
 /// Number of images built before the first of them is sent. The target can hold many more.
-const BATCH: u64 = 64;
+pub(super) const BATCH: u64 = 64;
 
 /// Whether the source waits for each image to run before it sends the next.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -33,6 +33,12 @@ impl Memory {
         self.0.as_ptr().cast_const().wrapping_add(offset)
     }
 
+    /// All words of eight bytes.
+    #[inline]
+    pub(in crate::roles) fn words(&self) -> &[AtomicU64] {
+        self.0.as_ref()
+    }
+
     /// A word of eight bytes at an offset that it is aligned at.
     #[inline]
     pub(in crate::roles) fn word(&self, offset: usize) -> &AtomicU64 {

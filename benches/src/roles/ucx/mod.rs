@@ -6,6 +6,7 @@ pub(crate) mod dropin;
 pub(super) mod memory;
 pub(super) mod outbox;
 pub(super) mod put;
+pub(super) mod put_ring;
 
 use std::fmt::Write as _;
 use std::ops::Range;
