@@ -296,6 +296,8 @@ fn rows(
     let ucx = (0..sides.len()).filter(|at| sides[*at].peer == Peer::Ucx);
     let best = ucx.min_by(|one, other| all[*one].median().total_cmp(&all[*other].median()));
     let peers = (1..sides.len()).filter(|at| sides[*at].peer != Peer::Ucx || Some(*at) == best);
+    // Over TCP, a message of UCX's and its answer are the least that a server of operations takes that arrive.
+    let floor = best.filter(|_| carrier.counts_bytes);
     let row = |at: usize| {
         let both = [0, at];
         let costs = both.map(|side| sides[side].cost());
@@ -305,7 +307,7 @@ fn rows(
             plural(clients),
             kind.name()
         );
-        Row {
+        let row = Row {
             case,
             unit: "operations/s".into(),
             peer_name: Some(sides[at].name.clone()),
@@ -314,6 +316,10 @@ fn rows(
             processor: Some(costs.map(|cost| cost.time)),
             bytes: carrier.counts_bytes.then(|| costs.map(|cost| cost.bytes)),
             ..Row::rate(FIGURE.id, slot, &all[0], Some(&all[at]))
+        };
+        match floor.filter(|best| *best != at) {
+            Some(best) => row.with_floor(&sides[best].name, &all[best], Some(&all[at])),
+            None => row,
         }
     };
     Ok(peers.map(row).collect())
