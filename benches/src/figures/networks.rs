@@ -131,6 +131,11 @@ impl Both {
 /// The workers that ours use over TCP: the program's own worker for both directions, as the peer and an
 /// application with its own UCX have it; or one of the source and one of the target, as with addresses.
 const WORKERS: [(&str, &str); 2] = [("one worker", "ucx-lent"), (TWO_WORKERS, "ucx://127.0.0.1:0")];
+/// The floors of both.
+const DETECTING: Setting = &[("BENCH_UCX_ERRORS", "peer")];
+const DETECTING_NAME: &str = "UCX active messages in the peer's setting, with endpoints that detect the end of their peer, as ours do";
+const DETECTING_ON_TWO: Setting = &[("BENCH_UCX_ERRORS", "peer"), ("BENCH_UCX_WORKERS", "2")];
+const DETECTING_ON_TWO_NAME: &str = "UCX active messages in the peer's setting, with one worker that sends and one that receives, and endpoints that detect the end of their peer, as ours do";
 const TWO_WORKERS: &str = "two workers";
 /// The payload sizes measured with both.
 const BOTH: [usize; 3] = [8, 4 << 10, 256 << 10];
@@ -145,8 +150,14 @@ fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
     };
     for &(case, address) in workers {
         let mut all = Vec::new();
+        let (floor, name) = match case {
+            TWO_WORKERS => (DETECTING_ON_TWO, DETECTING_ON_TWO_NAME),
+            _ => (DETECTING, DETECTING_NAME),
+        };
         for setting in settings {
-            all.push(Both::start(bench, setting, address, "ucx-am", &[])?);
+            let mut both = Both::start(bench, setting, address, "ucx-am", &[])?;
+            both.floor = Some((Pair::start("ucx-am", bench.cores, &[setting, floor].concat())?, name));
+            all.push(both);
         }
         let mut sizes = bench.plan.sizes(1, LARGEST);
         if case == TWO_WORKERS {
