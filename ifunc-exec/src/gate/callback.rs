@@ -6,12 +6,14 @@
 
 use std::ffi::c_void;
 
-use ifunc::host::CallBack;
+use ifunc::host::{CallBack, GateState};
 
-use super::{Escape, Gate, Noted, Side, current};
+use super::{Escape, Gate, HOST_STACK_ROOM, Noted, Side, current};
 
 /// Stack that a callback must find below it. What it needs beyond is its own affair, as for any injected code.
 const CALLBACK_STACK_ROOM: usize = 64 * 1024;
+// Enough for a host function is enough for a callback: `GateState::enter_callback` asks for that.
+const _: () = assert!(CALLBACK_STACK_ROOM <= HOST_STACK_ROOM);
 /// Most words that are kept of a callback's stack for a backtrace.
 const MAX_TRAIL: usize = 8192;
 
@@ -69,6 +71,12 @@ impl Gate {
         if code == 0 {
             return CallBack::Returned;
         }
+        self.abort()
+    }
+
+    /// A callback ended early.
+    #[cold]
+    fn abort(&self) -> CallBack {
         self.state.set(Side::HostAborted);
         self.keep_trail();
         CallBack::Aborted
@@ -101,6 +109,35 @@ impl Gate {
 /// # Safety
 /// As for [`CallGate::call_back`](ifunc::host::CallGate::call_back).
 pub(super) unsafe fn call_back(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
+    // SAFETY: the state of the gate of a living `Session` of this thread, or that of none.
+    let state = unsafe { &*GateState::current_raw() };
+    if !state.enter_callback() {
+        // SAFETY: the caller's promise.
+        return unsafe { call_back_unusual(call, data) };
+    }
+    // SAFETY: the stack is that of the state's gate, so that is a session's, and the state is its first field.
+    let gate = unsafe { &*(&raw const *state).cast::<Gate>() };
+    // SAFETY: as in `Gate::call_back`.
+    let code = unsafe {
+        let outer = *gate.saved_sp.get();
+        let code = ifunc_exec_call_back(data, call, (&raw const *gate).cast());
+        state.leave_callback();
+        *gate.saved_sp.get() = outer;
+        code
+    };
+    if code != 0 {
+        return gate.abort();
+    }
+    CallBack::Returned
+}
+
+/// A callback with too little stack, in an invocation that sets the control of floats or that ends, or in none.
+///
+/// # Safety
+/// As for [`call_back`].
+#[cold]
+#[inline(never)]
+unsafe fn call_back_unusual(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
     // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
     let gate = unsafe { current().as_ref() };
     match gate.filter(|gate| gate.is_in_host()) {

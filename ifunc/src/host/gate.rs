@@ -3,6 +3,7 @@
 use core::any::Any;
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering, compiler_fence};
@@ -155,13 +156,19 @@ impl GateState {
     #[must_use]
     pub fn enter_host(&self) -> bool {
         let here = 0_u8;
-        // On the stack of the gate: so an invocation of it runs.
-        let has_room = (&raw const here).addr().wrapping_sub(self.lowest) < self.room;
-        let is_usual = has_room && self.side.load(Ordering::Relaxed) == Side::Ifunc as u8;
+        let is_usual = self.is_usual(&here, Side::Ifunc);
         if is_usual {
             self.store(Side::Host as u8);
         }
         is_usual
+    }
+
+    /// Whether the thread is on that side, the invocation does not set the control of floats, and the stack is the gate's, with enough of
+    /// it below `here`, a local of the caller: so an invocation of the gate runs.
+    #[inline(always)]
+    fn is_usual(&self, here: &u8, side: Side) -> bool {
+        let has_room = core::ptr::from_ref(here).addr().wrapping_sub(self.lowest) < self.room;
+        has_room && self.side.load(Ordering::Relaxed) == side as u8
     }
 
     /// Returns to injected code after [`enter_host`](Self::enter_host). `false`: the invocation ends.
@@ -173,6 +180,26 @@ impl GateState {
             self.store(Side::Ifunc as u8);
         }
         is_usual
+    }
+
+    /// Enters injected code from a function of the host, for a callback. `false`: the side is as before, and it takes more than that, for a
+    /// reason of [`enter_host`](Self::enter_host), or because the invocation ends or none runs.
+    #[inline(always)]
+    #[must_use]
+    pub fn enter_callback(&self) -> bool {
+        let here = 0_u8;
+        let is_usual = self.is_usual(&here, Side::Host);
+        if is_usual {
+            self.store(Side::Ifunc as u8);
+        }
+        is_usual
+    }
+
+    /// Returns to the host from a callback that returned, after [`enter_callback`](Self::enter_callback). It reads nothing: each callback of
+    /// a scan would wait for the stores of the one before.
+    #[inline(always)]
+    pub fn leave_callback(&self) {
+        self.store(Side::Host as u8);
     }
 }
 
@@ -373,13 +400,15 @@ unsafe fn panicked(token: GateToken, payload: Box<dyn Any + Send>) -> ! {
 #[inline]
 pub fn call_back<R>(call: impl FnOnce() -> R) -> Option<R> {
     struct Frame<F, R> {
-        call: Option<F>,
-        result: Option<R>,
+        call: ManuallyDrop<F>,
+        result: MaybeUninit<R>,
     }
     unsafe extern "C" fn run<F: FnOnce() -> R, R>(frame: *mut c_void) {
-        // SAFETY: `call_back` passes its frame.
+        // SAFETY: `call_back` passes its frame, once.
         let frame = unsafe { &mut *frame.cast::<Frame<F, R>>() };
-        frame.result = frame.call.take().map(|call| call());
+        // SAFETY: nothing has taken it.
+        let call = unsafe { ManuallyDrop::take(&mut frame.call) };
+        frame.result.write(call());
     }
     fn runner<F: FnOnce() -> R, R>(_: &Frame<F, R>) -> unsafe extern "C" fn(*mut c_void) {
         run::<F, R>
@@ -390,14 +419,17 @@ pub fn call_back<R>(call: impl FnOnce() -> R) -> Option<R> {
         return Some(call());
     };
     let mut frame = Frame {
-        call: Some(call),
-        result: None,
+        call: ManuallyDrop::new(call),
+        result: MaybeUninit::uninit(),
     };
     let runner = runner(&frame);
     // SAFETY: `runner` takes this frame. The closures of the shims own nothing: they hold borrows and C values.
     match unsafe { (gate.call_back)(runner, (&raw mut frame).cast()) } {
-        CallBack::Returned => frame.result,
+        // SAFETY: `run` has returned, and wrote it.
+        CallBack::Returned => Some(unsafe { frame.result.assume_init() }),
+        // It may have been taken.
         CallBack::Aborted => None,
-        CallBack::NoInvocation => frame.call.map(|call| call()),
+        // SAFETY: `run` was not called, so nothing has taken it.
+        CallBack::NoInvocation => Some(unsafe { ManuallyDrop::take(&mut frame.call) }()),
     }
 }
