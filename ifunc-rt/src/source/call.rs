@@ -18,6 +18,7 @@ use super::error::Error;
 use super::handle::{Binding, Framing, Handle, Invoked, Submitter};
 use super::library::Library;
 use crate::driver::backoff::after;
+use crate::driver::driven::Driven as _;
 use crate::driver::future::Task;
 use crate::driver::state::Want;
 use crate::driver::wait::Ended;
@@ -502,19 +503,38 @@ impl<A> Call<A> {
     /// The outcome, if the call ended.
     #[inline(always)]
     fn try_take(&self) -> Option<Outcome> {
+        self.try_take_with(|_| ())
+    }
+
+    /// The same, and calls `with` for the connection, which has received what had arrived.
+    #[inline(always)]
+    fn try_take_with(&self, with: impl FnOnce(&Connection)) -> Option<Outcome> {
         assert!(self.token != 0, "the result of this call was taken already");
         let Some(state) = self.invoked.shared().state.try_lock() else {
-            return self.try_take_locked();
+            return self.try_take_locked(with);
         };
+        let mut state = WakeGuard::new(state);
         // Returned from here, an outcome is written once, to where the caller wants it.
-        WakeGuard::new(state).connection.receive(self.token)
+        let outcome = state.connection.receive(self.token);
+        with(&state.connection);
+        outcome
     }
 
     #[cold]
     #[inline(never)]
-    fn try_take_locked(&self) -> Option<Outcome> {
+    fn try_take_locked(&self, with: impl FnOnce(&Connection)) -> Option<Outcome> {
         let connection = &mut self.invoked.shared().lock().connection;
-        connection.receive(self.token)
+        let outcome = connection.receive(self.token);
+        with(connection);
+        outcome
+    }
+
+    /// The link was lost: spends a moment on an attempt to reconnect. Returns the outcome, if the call ended.
+    #[cold]
+    #[inline(never)]
+    fn try_reconnect(&self) -> Option<Outcome> {
+        self.invoked.shared().try_reconnect();
+        self.try_take()
     }
 
     /// The result of a wait. After some errors of the wait itself the call still has its token.
@@ -588,11 +608,11 @@ impl<A> Call<A> {
     /// # Panics
     /// If the result was already taken.
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
-        let first = self.try_take();
-        let mut taken = first.or_else(|| {
-            self.invoked.shared().try_reconnect();
-            self.try_take()
-        });
+        let mut is_connected = true;
+        let mut taken = self.try_take_with(|connection| is_connected = connection.is_connected());
+        if taken.is_none() && !is_connected {
+            taken = self.try_reconnect();
+        }
         taken.is_some().then(|| self.finish(&mut taken))
     }
 }
