@@ -214,6 +214,14 @@ pub trait Inbound {
         false
     }
 
+    /// A hint that this direction is polled soon, after other work: a transport may fetch what it would read first.
+    #[inline(always)]
+    fn prefetch_frame(&self) {}
+
+    /// The same, some time after [`prefetch_frame`](Self::prefetch_frame): a transport may fetch the body of the frame that has arrived.
+    #[inline(always)]
+    fn prefetch_body(&self) {}
+
     /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead.
     #[inline(always)]
     fn begin_poll(&mut self) {}

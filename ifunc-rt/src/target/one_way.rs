@@ -61,6 +61,16 @@ impl OneWay {
         has_work
     }
 
+    #[inline]
+    pub(super) fn prefetch_frame(&mut self) {
+        with_link!(self.link, link => link.rx.prefetch_frame());
+    }
+
+    #[inline]
+    pub(super) fn prefetch_body(&mut self) {
+        with_link!(self.link, link => link.rx.prefetch_body());
+    }
+
     /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
     ///
     /// # Errors

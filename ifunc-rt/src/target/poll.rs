@@ -496,7 +496,17 @@ impl Links {
     fn poll_all(&mut self, mut execution: Execution<'_>) -> usize {
         let host = execution.host;
         let (mut handled, mut at) = (0, 0);
-        while let Some(connection) = self.active.get_mut(at) {
+        loop {
+            // Frames come from other cores while this one works for the connections before them: first the slot, then the body.
+            if let Some(second) = self.active.get_mut(at + 2) {
+                second.prefetch_frame();
+            }
+            if let Some(next) = self.active.get_mut(at + 1) {
+                next.prefetch_body();
+            }
+            let Some(connection) = self.active.get_mut(at) else {
+                break;
+            };
             match connection.poll(execution.reborrow()) {
                 Ok(frames) => {
                     handled += frames;
@@ -828,6 +838,22 @@ impl Connection {
             Self::OneWay(connection) => connection.deliver(host),
             Self::Duplex(connection) => connection.deliver(host),
             Self::Tasks(_) => {}
+        }
+    }
+
+    /// As [`Inbound::prefetch_frame`](crate::transport::Inbound::prefetch_frame).
+    #[inline]
+    fn prefetch_frame(&mut self) {
+        if let Self::OneWay(connection) = self {
+            connection.prefetch_frame();
+        }
+    }
+
+    /// As [`Inbound::prefetch_body`](crate::transport::Inbound::prefetch_body).
+    #[inline]
+    fn prefetch_body(&mut self) {
+        if let Self::OneWay(connection) = self {
+            connection.prefetch_body();
         }
     }
 

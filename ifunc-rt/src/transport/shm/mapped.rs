@@ -165,6 +165,11 @@ unsafe impl Shared for Mapped {
         prefetch::body(self.data(at), len);
     }
 
+    #[inline]
+    fn slot_expected(&self, frame: u64) {
+        prefetch::for_reading(self.slot(frame));
+    }
+
     fn load_credits(&self) -> [u64; 2] {
         words::load_credits(self.credits())
     }

@@ -687,6 +687,21 @@ impl<S: Shared> Inbound for Consumer<S> {
     }
 
     #[inline]
+    fn prefetch_frame(&self) {
+        self.shared.slot_expected(self.next());
+    }
+
+    /// What it reads decides nothing: the length is that of a hint.
+    #[inline]
+    fn prefetch_body(&self) {
+        let slot = self.shared.slot(self.next());
+        let (sequence, len) = split_commit_word(S::load_commit(slot));
+        if sequence == self.expected() && What::of(S::load_words(slot)) == What::Data {
+            self.shared.body_found(self.data_at(), len as usize);
+        }
+    }
+
+    #[inline]
     fn begin_poll(&mut self) {
         if self.stream.is_stream() {
             let mut stream = std::mem::take(&mut self.stream);

@@ -62,6 +62,11 @@ pub(crate) unsafe trait Shared: Send {
         let _ = (at, len);
     }
 
+    /// Hints to the processor that the slot of a frame is read soon.
+    fn slot_expected(&self, frame: u64) {
+        let _ = frame;
+    }
+
     /// Frames and bytes that the consumer released, as it published them.
     fn load_credits(&self) -> [u64; 2];
 
