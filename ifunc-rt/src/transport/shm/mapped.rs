@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::barrier::Barriers;
 use super::connection::Connection;
+use super::first_lap::FirstLap;
 use super::pace::Pace;
 use super::ring::shared::{Shared, SideState};
 use super::ring::words;
@@ -45,6 +46,8 @@ pub(crate) struct Mapped {
     barriers: Barriers,
     /// Of the bodies that are published.
     pace: Pace,
+    /// The producer's.
+    first_lap: FirstLap,
 }
 
 // SAFETY: the pointers lead into the mapping that `connection` keeps; slots are reached through atomics,
@@ -69,7 +72,18 @@ impl Mapped {
             peer,
             barriers,
             pace: Pace::default(),
+            first_lap: FirstLap::new(),
         }
+    }
+
+    /// Takes memory for the bodies after one of `len` bytes, the first of which begins at byte `next`.
+    #[cold]
+    #[inline(never)]
+    fn populate(&self, next: usize, len: usize) {
+        let segment = &self.connection.segment;
+        let data = segment.layout().data_len(self.towards);
+        let part = self.first_lap.next_part(next, len, data);
+        segment.populate_data(self.towards, part);
     }
 
     #[inline(always)]
@@ -148,6 +162,9 @@ unsafe impl Shared for Mapped {
     /// lines that are moved away and fetched again delay it (1 KiB 128 → 280 ns).
     #[inline]
     fn body_published(&self, at: usize, len: usize, next: usize, free: usize) {
+        if self.first_lap.needs_memory(next, len) {
+            self.populate(next, len);
+        }
         let moves = len <= MOVED;
         let per_byte = if moves { len / 4 * 3 } else { len / 4 };
         let streams = self.pace.streams((STREAM + per_byte) as u64, prefetch::ticks);

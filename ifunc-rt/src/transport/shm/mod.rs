@@ -18,6 +18,7 @@ mod barrier;
 mod bound_name;
 mod connection;
 mod directory;
+mod first_lap;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod handshake;

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! The file is a memfd that is sealed against resizing, so that no access to it can fault. Every part is a multiple of
-//! [`GRANULE`], so that any page size divides it; memory that is never written is never taken.
+//! [`GRANULE`], so that any page size divides it. A slot takes memory when it is written, and a data ring is at most twice, or 64 KiB, ahead of that.
 
 use std::cell::UnsafeCell;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -184,6 +185,14 @@ impl Segment {
     /// The slots towards `side`: `layout().ring(side).slots` of them.
     pub(super) fn slots(&self, side: Side) -> NonNull<Slot> {
         self.mapping.at(self.layout.slots(side)[0]).cast()
+    }
+
+    /// Takes the memory of a part of the data ring towards `side`, which is about to be written for the first time.
+    pub(super) fn populate_data(&self, side: Side, part: Range<usize>) {
+        debug_assert!(part.end <= self.layout.data_len(side));
+        let [begin, _] = self.layout.data(side, 2);
+        // Otherwise it is taken when it is written.
+        let _ = self.mapping.populate(begin + part.start..begin + part.end);
     }
 
     /// The data ring towards `side`: twice `layout().data_len(side)` bytes.
