@@ -1,8 +1,6 @@
 //! The operations of a key-value server: what the client's code does with the server's records. The peers' servers call the same
 //! functions, compiled in.
 
-use core::ops::ControlFlow;
-
 use ifunc::prelude::*;
 
 /// A value of the server.
@@ -15,6 +13,16 @@ pub struct Record {
     pub rest: [u64; 7],
 }
 
+/// A record and its key.
+#[ifunc::layout]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The key.
+    pub key: u64,
+    /// The record.
+    pub record: Record,
+}
+
 /// The server's records by key, in ascending order.
 #[ifunc::interface]
 pub trait Records {
@@ -22,8 +30,8 @@ pub trait Records {
     fn get(&self, key: u64) -> Option<Record>;
     /// Stores a record.
     fn put(&mut self, key: u64, record: &Record);
-    /// Calls `each` with every record from `first` on, until it breaks.
-    fn scan(&self, first: u64, each: &mut dyn FnMut(u64, &Record) -> ControlFlow<()>);
+    /// Lends the items whose keys are not less than `first`, up to the end of a page of the server's. Empty: there are none.
+    fn page(&self, first: u64) -> &[Item];
 }
 
 /// Answers a record.
@@ -32,20 +40,10 @@ pub fn kv_get(key: u64, records: &mut dyn Records) -> Option<Record> {
     records.get(key)
 }
 
-/// A record and its key.
-#[ifunc::layout]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Put {
-    /// The key.
-    pub key: u64,
-    /// The record.
-    pub record: Record,
-}
-
 /// Stores a record.
 #[ifunc]
-pub fn kv_put(put: Put, records: &mut dyn Records) {
-    records.put(put.key, &put.record);
+pub fn kv_put(item: Item, records: &mut dyn Records) {
+    records.put(item.key, &item.record);
 }
 
 /// Which records a scan looks at, and which of them it counts.
@@ -74,16 +72,20 @@ pub struct Found {
 #[ifunc]
 pub fn kv_scan(scan: Scan, records: &mut dyn Records) -> Found {
     let mut found = Found::default();
-    records.scan(scan.first, &mut |key, record| {
-        if key >= scan.end {
-            return ControlFlow::Break(());
+    let mut first = scan.first;
+    while first < scan.end {
+        let page = records.page(first);
+        for item in page.iter().take_while(|item| item.key < scan.end) {
+            if item.record.amount >= scan.least {
+                found.records += 1;
+                found.sum = found.sum.wrapping_add(item.record.amount);
+            }
         }
-        if record.amount >= scan.least {
-            found.records += 1;
-            found.sum = found.sum.wrapping_add(record.amount);
-        }
-        ControlFlow::Continue(())
-    });
+        let Some(next) = page.last().and_then(|last| last.key.checked_add(1)) else {
+            break;
+        };
+        first = next;
+    }
     found
 }
 

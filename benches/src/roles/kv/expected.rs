@@ -1,6 +1,6 @@
 //! What a client asks for, and what it must be answered.
 
-use ifunc_bench_ifuncs::kv::{Add, Found, Put, Scan};
+use ifunc_bench_ifuncs::kv::{Add, Found, Item, Scan};
 
 use super::operation::{Answer, Operation, filled, first_amount};
 use crate::kv::{Kind, RECORDS, SCANNED};
@@ -61,7 +61,7 @@ impl Client {
             Kind::Put => {
                 (known.amount, known.seed) = (random >> 54, random);
                 let record = filled(known.amount, known.seed);
-                (Operation::Put(Put { key, record }), Answer::Stored)
+                (Operation::Put(Item { key, record }), Answer::Stored)
             }
             Kind::Scan => {
                 let scan = Scan {

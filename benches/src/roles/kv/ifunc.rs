@@ -4,7 +4,8 @@ use anyhow::Result;
 use ifunc_bench_ifuncs::kv::{Found, Record, kv_add, kv_get, kv_put, kv_scan};
 use ifunc_rt::{Call, Handle, Policy, Source, Target};
 
-use super::operation::{Answer, Map, Operation};
+use super::operation::{Answer, Operation};
+use super::pages::Map;
 use super::{Connections, address, clients, work};
 use crate::kv::Listening;
 use crate::program::Starter;

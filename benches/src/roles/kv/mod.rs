@@ -4,6 +4,7 @@
 mod expected;
 pub(super) mod ifunc;
 mod operation;
+mod pages;
 pub(super) mod redis;
 #[cfg(feature = "tonic")]
 pub(super) mod tonic;

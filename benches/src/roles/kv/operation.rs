@@ -1,18 +1,16 @@
 //! Operations and answers, the records, and what servers with compiled-in operations do.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-
 use anyhow::{Context, Result, bail};
-use ifunc_bench_ifuncs::kv::{Add, Found, Put, Record, Records, Scan, kv_add, kv_get, kv_put, kv_scan};
+use ifunc_bench_ifuncs::kv::{Add, Found, Item, Record, Scan, kv_add, kv_get, kv_put, kv_scan};
 
-use crate::kv::{Kind, RECORDS};
+use super::pages::Map;
+use crate::kv::Kind;
 
 /// What a client wants.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operation {
     Get(u64),
-    Put(Put),
+    Put(Item),
     Scan(Scan),
     Add(Add),
 }
@@ -44,7 +42,7 @@ impl Operation {
     pub(super) fn write(&self, mut word: impl FnMut(u64)) {
         match *self {
             Self::Get(key) => word(key),
-            Self::Put(Put { key, record }) => {
+            Self::Put(Item { key, record }) => {
                 word(key);
                 words(&record).into_iter().for_each(word);
             }
@@ -60,7 +58,7 @@ impl Operation {
             (Kind::Get, &[key]) => Ok(Self::Get(key)),
             (Kind::Put, [key, rest @ ..]) => {
                 let (key, record) = (*key, record(rest).context("a record of another length")?);
-                Ok(Self::Put(Put { key, record }))
+                Ok(Self::Put(Item { key, record }))
             }
             (Kind::Scan, &[first, end, least]) => Ok(Self::Scan(Scan { first, end, least })),
             (Kind::Add, &[key, more, most]) => Ok(Self::Add(Add { key, more, most })),
@@ -73,8 +71,8 @@ impl Operation {
     pub(super) fn run(&self, records: &mut Map) -> Answer {
         match *self {
             Self::Get(key) => Answer::Record(kv_get(key, records)),
-            Self::Put(put) => {
-                kv_put(put, records);
+            Self::Put(item) => {
+                kv_put(item, records);
                 Answer::Stored
             }
             Self::Scan(scan) => Answer::Found(kv_scan(scan, records)),
@@ -136,57 +134,17 @@ pub(super) fn first_amount(key: u64) -> u64 {
     key.wrapping_mul(2_654_435_761) % 1000
 }
 
-/// The records of a server that is not Redis.
-#[derive(Debug, ifunc::Opaque)]
-#[opaque(interfaces)]
-pub(super) struct Map(BTreeMap<u64, Record>);
-
-impl Map {
-    /// With all records.
-    pub(super) fn new() -> Self {
-        Self(
-            (0..RECORDS)
-                .map(|key| (key, filled(first_amount(key), key)))
-                .collect(),
-        )
-    }
-
-    /// The records of a range.
-    #[cfg(feature = "wasm")]
-    pub(super) fn range(&self, keys: std::ops::Range<u64>) -> impl Iterator<Item = &Record> {
-        self.0.range(keys).map(|(_, record)| record)
-    }
-}
-
-#[ifunc::export]
-impl Records for Map {
-    fn get(&self, key: u64) -> Option<Record> {
-        self.0.get(&key).copied()
-    }
-
-    fn put(&mut self, key: u64, record: &Record) {
-        self.0.insert(key, *record);
-    }
-
-    fn scan(&self, first: u64, each: &mut dyn FnMut(u64, &Record) -> ControlFlow<()>) {
-        for (key, record) in self.0.range(first..) {
-            if each(*key, record).is_break() {
-                break;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv::RECORDS;
 
     #[test]
     fn operations_and_answers_are_read_as_written() {
         let record = filled(7, 3);
         let operations = [
             Operation::Get(5),
-            Operation::Put(Put { key: 5, record }),
+            Operation::Put(Item { key: 5, record }),
             Operation::Scan(Scan {
                 first: 0,
                 end: 100,

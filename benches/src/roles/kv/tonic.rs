@@ -7,7 +7,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-use super::operation::{Answer, Map, Operation};
+use super::operation::{Answer, Operation};
+use super::pages::Map;
 use super::{Connections, address, clients, work};
 use crate::kv::{Kind, Listening};
 use crate::program::Starter;

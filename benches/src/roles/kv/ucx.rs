@@ -4,7 +4,8 @@
 use anyhow::{Context, Result, bail, ensure};
 use ucx::{Callback, Features};
 
-use super::operation::{Answer, Map, Operation};
+use super::operation::{Answer, Operation};
+use super::pages::Map;
 use super::{Connections, address, clients, work};
 use crate::kv::{Kind, Listening, Turn};
 use crate::program::Starter;

@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 use ifunc_bench_ifuncs::kv::Records as _;
 use wasmtime::{Caller, Extern, Instance, Linker, Memory, Module, Store, TypedFunc};
 
-use super::operation::{Map, record, words};
+use super::operation::{record, words};
+use super::pages::Map;
 use crate::kv::Kind;
 
 /// The operation is at 0 of the module's memory, and its answer at 1024. Each function returns the number of the answer's words.
