@@ -374,6 +374,9 @@ pub struct Call<A> {
     task: Waiting,
 }
 
+/// The link of a call was lost.
+struct LinkLost;
+
 /// Created when the call waits as a future: most calls never do, and a small call is cheap to move.
 ///
 /// Dropped by hand: the compiler drops a task in a function that it calls even where there is none.
@@ -503,30 +506,29 @@ impl<A> Call<A> {
     /// The outcome, if the call ended.
     #[inline(always)]
     fn try_take(&self) -> Option<Outcome> {
-        self.try_take_with(|_| ())
-    }
-
-    /// The same, and calls `with` for the connection, which has received what had arrived.
-    #[inline(always)]
-    fn try_take_with(&self, with: impl FnOnce(&Connection)) -> Option<Outcome> {
         assert!(self.token != 0, "the result of this call was taken already");
         let Some(state) = self.invoked.shared().state.try_lock() else {
-            return self.try_take_locked(with);
+            return self.try_take_locked();
         };
-        let mut state = WakeGuard::new(state);
         // Returned from here, an outcome is written once, to where the caller wants it.
-        let outcome = state.connection.receive(self.token);
-        with(&state.connection);
-        outcome
+        WakeGuard::new(state).connection.receive(self.token)
     }
 
     #[cold]
     #[inline(never)]
-    fn try_take_locked(&self, with: impl FnOnce(&Connection)) -> Option<Outcome> {
+    fn try_take_locked(&self) -> Option<Outcome> {
         let connection = &mut self.invoked.shared().lock().connection;
-        let outcome = connection.receive(self.token);
-        with(connection);
-        outcome
+        connection.receive(self.token)
+    }
+
+    /// As [`try_take`](Self::try_take). `Err`: the call has not ended, and its link was lost.
+    fn try_take_connected(&self) -> Result<Option<Outcome>, LinkLost> {
+        assert!(self.token != 0, "the result of this call was taken already");
+        let connection = &mut self.invoked.shared().lock().connection;
+        match connection.receive(self.token) {
+            None if !connection.is_connected() => Err(LinkLost),
+            taken => Ok(taken),
+        }
     }
 
     /// The link was lost: spends a moment on an attempt to reconnect. Returns the outcome, if the call ended.
@@ -608,11 +610,8 @@ impl<A> Call<A> {
     /// # Panics
     /// If the result was already taken.
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
-        let mut is_connected = true;
-        let mut taken = self.try_take_with(|connection| is_connected = connection.is_connected());
-        if taken.is_none() && !is_connected {
-            taken = self.try_reconnect();
-        }
+        let taken = self.try_take_connected();
+        let mut taken = taken.unwrap_or_else(|LinkLost| self.try_reconnect());
         taken.is_some().then(|| self.finish(&mut taken))
     }
 }
