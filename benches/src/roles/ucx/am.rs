@@ -140,6 +140,15 @@ impl Messages {
         }
     }
 
+    /// As [`progress`](Self::progress), also where nothing that is measured is under way: the two programs meet, each by what both workers of
+    /// the other one do.
+    fn progress_all(&mut self) {
+        self.worker.progress();
+        if let Some(sending) = &mut self.sending {
+            sending.progress();
+        }
+    }
+
     /// Whether everything is out.
     fn is_idle(&mut self) -> Result<bool> {
         let worker = self.sending.as_mut().unwrap_or(&mut self.worker);
@@ -150,8 +159,8 @@ impl Messages {
     fn say(&mut self, id: u16, what: u64) -> Result<()> {
         let endpoint = self.endpoint.as_ref().context("the two programs have not met")?;
         let payload = what.to_le_bytes().to_vec();
-        let worker = self.sending.as_mut().unwrap_or(&mut self.worker);
-        let started = worker
+        let sending = self.sending.as_mut().unwrap_or(&mut self.worker);
+        let started = sending
             .0
             .start(message(endpoint, id, 0..8), payload)
             .context("sending an active message")?;
@@ -159,11 +168,11 @@ impl Messages {
             return Ok(());
         };
         let mut timeout = Timeout::new();
-        while !request.is_done(&worker.0) {
-            worker.progress();
+        while !request.is_done(&self.sending().0) {
+            self.progress_all();
             timeout.check()?;
         }
-        finished(request, &mut worker.0).map(drop)
+        finished(request, &mut self.sending().0).map(drop)
     }
 }
 
@@ -262,6 +271,7 @@ impl Node for Messages {
         self.say(FLUSH, self.sent)?;
         let mut timeout = Timeout::new();
         while !self.worker.with(|received| received.flushed) || !self.is_idle()? {
+            self.progress_all();
             self.poll()?;
             timeout.check()?;
         }
