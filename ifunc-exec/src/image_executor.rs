@@ -137,7 +137,8 @@ impl ImageExecutor {
         symbols: HostSymbols,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, SetupError> {
-        ifunc::host::set_call_gate(&CALL_GATE);
+        // SAFETY: the functions of this gate do what its fields say.
+        unsafe { ifunc::host::set_call_gate(&CALL_GATE) };
         let runners = options.runners.as_ref();
         let runners =
             runners.map(|(chosen, limits)| Runners::new(chosen, *limits, &options, Arc::clone(&observer)));
@@ -586,7 +587,8 @@ impl ExecThread {
     pub(crate) fn for_tests_of(stack_size: usize, threads: Arc<Threads>) -> Self {
         install(true).unwrap();
         // As an executor does: a test may be the first of its process.
-        ifunc::host::set_call_gate(&CALL_GATE);
+        // SAFETY: the functions of this gate do what its fields say.
+        unsafe { ifunc::host::set_call_gate(&CALL_GATE) };
         let containment = Containment {
             code: 0..usize::MAX,
             contains: true,

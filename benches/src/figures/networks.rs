@@ -133,7 +133,8 @@ impl Both {
 const WORKERS: [(&str, &str); 2] = [("one worker", "ucx-lent"), (TWO_WORKERS, "ucx://127.0.0.1:0")];
 /// The floors of both.
 const DETECTING: Setting = &[("BENCH_UCX_ERRORS", "peer")];
-const DETECTING_NAME: &str = "UCX active messages in the peer's setting, with endpoints that detect the end of their peer, as ours do";
+const DETECTING_NAME: &str =
+    "UCX active messages in the peer's setting, with endpoints that detect the end of their peer, as ours do";
 const DETECTING_ON_TWO: Setting = &[("BENCH_UCX_ERRORS", "peer"), ("BENCH_UCX_WORKERS", "2")];
 const DETECTING_ON_TWO_NAME: &str = "UCX active messages in the peer's setting, with one worker that sends and one that receives, and endpoints that detect the end of their peer, as ours do";
 const TWO_WORKERS: &str = "two workers";
@@ -156,7 +157,10 @@ fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
         };
         for setting in settings {
             let mut both = Both::start(bench, setting, address, "ucx-am", &[])?;
-            both.floor = Some((Pair::start("ucx-am", bench.cores, &[setting, floor].concat())?, name));
+            both.floor = Some((
+                Pair::start("ucx-am", bench.cores, &[setting, floor].concat())?,
+                name,
+            ));
             all.push(both);
         }
         let mut sizes = bench.plan.sizes(1, LARGEST);

@@ -58,20 +58,34 @@ impl Gate {
             self.state.set(Side::HostAborted);
             return CallBack::Aborted;
         }
+        self.state.set(Side::Ifunc);
+        // SAFETY: the caller's promise.
+        match unsafe { self.run_callback(call, data, |state| state.set(Side::Host)) } {
+            0 => CallBack::Returned,
+            _ => self.abort(),
+        }
+    }
+
+    /// Calls `call(data)` on the ifunc's side, where the gate is, and leaves it afterwards. Returns 0 unless the callback ended early.
+    ///
+    /// # Safety
+    /// As for [`call_back`](Self::call_back).
+    #[inline(always)]
+    unsafe fn run_callback(
+        &self,
+        call: unsafe extern "C" fn(*mut c_void),
+        data: *mut c_void,
+        leave: impl FnOnce(&GateState),
+    ) -> u32 {
         // SAFETY: the caller's promise; the shim returns to this frame, from the call or from an escape, whose frames own
         // nothing. Meanwhile `saved_sp` names the shim's frame, which is above those.
-        let code = unsafe {
+        unsafe {
             let outer = *self.saved_sp.get();
-            self.state.set(Side::Ifunc);
             let code = ifunc_exec_call_back(data, call, (&raw const *self).cast());
-            self.state.set(Side::Host);
+            leave(&self.state);
             *self.saved_sp.get() = outer;
             code
-        };
-        if code == 0 {
-            return CallBack::Returned;
         }
-        self.abort()
     }
 
     /// A callback ended early.
@@ -109,35 +123,28 @@ impl Gate {
 /// # Safety
 /// As for [`CallGate::call_back`](ifunc::host::CallGate::call_back).
 pub(super) unsafe fn call_back(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
+    let state = GateState::current_raw();
     // SAFETY: the state of the gate of a living `Session` of this thread, or that of none.
-    let state = unsafe { &*GateState::current_raw() };
-    if !state.enter_callback() {
+    if unsafe { !(*state).enter_callback() } {
         // SAFETY: the caller's promise.
-        return unsafe { call_back_unusual(call, data) };
+        return unsafe { call_back_slow(call, data) };
     }
-    // SAFETY: the stack is that of the state's gate, so that is a session's, and the state is its first field.
-    let gate = unsafe { &*(&raw const *state).cast::<Gate>() };
-    // SAFETY: as in `Gate::call_back`.
-    let code = unsafe {
-        let outer = *gate.saved_sp.get();
-        let code = ifunc_exec_call_back(data, call, (&raw const *gate).cast());
-        state.leave_callback();
-        *gate.saved_sp.get() = outer;
-        code
-    };
-    if code != 0 {
-        return gate.abort();
+    // SAFETY: the stack is that of the state's gate, so that is a session's, whose address the state has: it is the first field.
+    let gate = unsafe { &*state.cast::<Gate>() };
+    // SAFETY: the caller's promise, and the gate is on the ifunc's side.
+    match unsafe { gate.run_callback(call, data, GateState::leave_callback) } {
+        0 => CallBack::Returned,
+        _ => gate.abort(),
     }
-    CallBack::Returned
 }
 
-/// A callback with too little stack, in an invocation that sets the control of floats or that ends, or in none.
+/// A callback with less stack than a host function needs, in an invocation that sets the control of floats or that ends, or in none.
 ///
 /// # Safety
 /// As for [`call_back`].
 #[cold]
 #[inline(never)]
-unsafe fn call_back_unusual(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
+unsafe fn call_back_slow(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
     // SAFETY: `current` is null or points to the gate of a living `Session` of this thread.
     let gate = unsafe { current().as_ref() };
     match gate.filter(|gate| gate.is_in_host()) {
@@ -317,7 +324,8 @@ mod tests {
 
     #[test]
     fn without_an_invocation_the_callback_is_a_call() {
-        host::set_call_gate(&CALL_GATE);
+        // SAFETY: the functions of this gate do what its fields say.
+        unsafe { host::set_call_gate(&CALL_GATE) };
         assert_eq!(host::call_back(|| 5), Some(5));
         assert!(std::panic::catch_unwind(|| host::call_back(|| panic!("up"))).is_err());
     }

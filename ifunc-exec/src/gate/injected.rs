@@ -28,7 +28,8 @@ pub(super) fn invoke_as(
     sets_float_control: bool,
     mut body: impl FnMut() -> u32,
 ) -> Result<u32, Escape> {
-    host::set_call_gate(&CALL_GATE);
+    // SAFETY: the functions of this gate do what its fields say.
+    unsafe { host::set_call_gate(&CALL_GATE) };
     let mut body: Body<'_> = &mut body;
     let entrance = Entrance::new(run_body as *const c_void);
     entrance.set_float_control(sets_float_control);

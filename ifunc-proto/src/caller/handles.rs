@@ -258,8 +258,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
     }
 
-    /// As [`install`](Self::install). `None`: the window is closed. Two registers hold the result: a byte of a result in memory that is read
-    /// back as part of a word waits until the stores before it, which are those of the image, are complete.
+    /// As [`install`](Self::install). `None`: the window is closed. Two registers hold the result. In memory, it would be read back only when the
+    /// stores before it are complete, which are those of the image.
     #[inline(never)]
     fn send_image(
         &mut self,

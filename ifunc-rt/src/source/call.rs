@@ -527,6 +527,7 @@ impl<A> Call<A> {
         let connection = &mut self.invoked.shared().lock().connection;
         match connection.receive(self.token) {
             None if !connection.is_connected() => Err(LinkLost),
+            None if connection.may_skip_poll() => Ok(connection.receive(self.token)),
             taken => Ok(taken),
         }
     }

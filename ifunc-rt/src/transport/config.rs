@@ -95,7 +95,7 @@ impl ListenConfig {
     /// A slot ring must exceed the peer's first-level cache and stay in the second: 4096 slots are 256 KiB
     /// (4.5 ns per message where 64 KiB cost 15). As every request may want an answer, both directions have
     /// as many. Bodies of requests are the larger ones (images, payloads), so their data ring is twice the
-    /// answers'. Memory is only taken once it is written, or shortly before.
+    /// answers'. Memory is populated when it is written, or shortly before.
     pub(crate) fn with_hello(hello: Hello) -> Self {
         Self {
             hello,

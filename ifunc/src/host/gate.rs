@@ -182,8 +182,8 @@ impl GateState {
         is_usual
     }
 
-    /// Enters injected code from a function of the host, for a callback. `false`: the side is as before, and it takes more than that, for a
-    /// reason of [`enter_host`](Self::enter_host), or because the invocation ends or none runs.
+    /// Enters injected code from a function of the host, for a callback. `false`: nothing has changed, because of too little stack, of an
+    /// invocation that sets the control of floats, or of one that ends, or because none runs; then it takes more than this.
     #[inline(always)]
     #[must_use]
     pub fn enter_callback(&self) -> bool {
@@ -222,7 +222,7 @@ pub struct CallGate {
     /// Called after `enter`, by a shim that owns nothing but the payload.
     pub panicked: unsafe fn(payload: Box<dyn Any + Send>) -> !,
     /// Calls `call(data)` on the ifunc's side: a host function calls injected code back. The result says whether it
-    /// returned.
+    /// returned: [`CallBack::Returned`] that it was called once and returned, [`CallBack::NoInvocation`] that it was not called.
     ///
     /// # Safety
     /// `call` may be called with `data`. Injected code that it calls may leave it by a jump: it owns nothing.
@@ -330,7 +330,10 @@ impl GateToken {
 static CALL_GATE: AtomicPtr<CallGate> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Installs the runtime's call gate, once per process.
-pub fn set_call_gate(gate: &'static CallGate) {
+///
+/// # Safety
+/// Its functions do what its fields say.
+pub unsafe fn set_call_gate(gate: &'static CallGate) {
     CALL_GATE.store((&raw const *gate).cast_mut(), Ordering::Release);
 }
 
@@ -425,7 +428,7 @@ pub fn call_back<R>(call: impl FnOnce() -> R) -> Option<R> {
     let runner = runner(&frame);
     // SAFETY: `runner` takes this frame. The closures of the shims own nothing: they hold borrows and C values.
     match unsafe { (gate.call_back)(runner, (&raw mut frame).cast()) } {
-        // SAFETY: `run` has returned, and wrote it.
+        // SAFETY: `run` was called and has returned, as the gate's installer promised: it wrote the result.
         CallBack::Returned => Some(unsafe { frame.result.assume_init() }),
         // It may have been taken.
         CallBack::Aborted => None,

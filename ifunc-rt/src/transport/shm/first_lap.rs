@@ -7,12 +7,12 @@ use std::ops::Range;
 const FEWEST: usize = 4 << 10;
 const MOST: usize = 64 << 10;
 
-/// What has memory of a data ring whose producer is in its first lap.
+/// Which part of a data ring is populated whose producer is in its first lap.
 ///
 /// Each page is a fault on each side: with 64 connections in turn, calls whose requests or answers have 64 bytes take 1.2 to 3 times as long in
 /// the first lap as in the second. With memory that is taken in parts they take 10 to 18 % less; what is left is the kernel's. A connection that sends little takes little: each part is as large as all before it together, up to [`MOST`].
 pub(super) struct FirstLap {
-    /// So many bytes have memory, or have been skipped by a body; `usize::MAX`: all.
+    /// So many bytes from the beginning are populated, as far as bodies did not skip them; `usize::MAX`: all.
     populated: Cell<usize>,
 }
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The file is a memfd that is sealed against resizing, so that no access to it can fault. Every part is a multiple of
-//! [`GRANULE`], so that any page size divides it. A slot takes memory when it is written, and a data ring is at most twice, or 64 KiB, ahead of that.
+//! [`GRANULE`], so that any page size divides it. A slot is populated when it is written, and a data ring
+//! to at most twice what was written, and at most 64 KiB more.
 
 use std::cell::UnsafeCell;
 use std::io;

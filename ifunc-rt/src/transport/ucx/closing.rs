@@ -8,6 +8,7 @@ use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 use super::engine::{Core, LINGER, Locked};
 use super::handshake::Mode;
 use super::header::Notice;
+use super::receive_queue::with_queue;
 use super::table::{ConnectionId, Stage, State};
 use crate::transport::LinkError;
 
@@ -22,11 +23,7 @@ impl Locked<'_> {
             return Ok(());
         };
         let all = match &mut connection.stage {
-            Stage::Open { .. } => {
-                let mut handler = worker.handler();
-                let inbox = handler.inboxes.get_mut(id);
-                inbox.map_or(Ok(false), |inbox| inbox.are_all(sent))?
-            }
+            Stage::Open { .. } => with_queue(worker, id, |queue| queue.are_all(sent)).unwrap_or(Ok(false))?,
             Stage::Put(rings) => rings.are_all(sent)?,
             _ => false,
         };
@@ -98,7 +95,7 @@ impl Locked<'_> {
     pub(super) fn forget(&mut self, id: ConnectionId) {
         self.drop_pack(id);
         self.drop_endpoint(id);
-        self.remove_inbox(id);
+        self.remove_queue(id);
         let Some(connection) = self.state.connections.remove(&id) else {
             return;
         };

@@ -9,8 +9,8 @@ use super::events::{Data, Event, Header};
 use super::gather::Next;
 use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Notice};
-use super::inbox::Frame;
 use super::packet::{Packet, Purpose};
+use super::receive_queue::Frame;
 use super::table::{Connection, ConnectionId, Stage};
 use crate::observe::limited;
 use crate::transport::LinkError;
@@ -21,7 +21,7 @@ impl Locked<'_> {
     pub(super) fn dispatch(&mut self) -> bool {
         let (some, has_events) = {
             let mut handler = self.worker.handler();
-            (handler.take_news(), !handler.is_empty())
+            (handler.take_changed(), !handler.is_empty())
         };
         if some {
             self.state.sleeps = 0;
@@ -103,16 +103,16 @@ impl Locked<'_> {
             return self.discard(data);
         }
         let mut handler = worker.handler();
-        let mut inbox = handler.inboxes.get_mut(id);
+        let queue = handler.receive_queues.get_mut(id);
         let head = match head {
             Header::Entry(to, entry) => {
-                Ok(entry.complete(inbox.as_ref().map_or(1, |inbox| inbox.next()), to))
+                Ok(entry.complete(queue.as_ref().map_or(1, |queue| queue.next()), to))
             }
             Header::Head(head) => Ok(head),
             Header::CutOff(_) | Header::Unknown => Err("a message that is not a frame"),
         };
         let validated =
-            head.and_then(|head| Ok((head, connection.validate(inbox.as_deref_mut(), &head, &data)?)));
+            head.and_then(|head| Ok((head, connection.validate(queue, &head, &data)?)));
         drop(handler);
         let result = match (validated, data) {
             (Ok((head, None)), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
@@ -139,10 +139,10 @@ impl Locked<'_> {
         let is_over = |connection: &Connection| connection.gone.is_some() || connection.closed;
         let is_over = self.state.connections.get(&id).is_none_or(is_over);
         let mut handler = self.worker.handler();
-        let received = match handler.inboxes.get_mut(id) {
-            Some(inbox) if !is_over => inbox.receive(frame).map_err(|(frame, why)| (frame, Some(why))),
-            Some(inbox) => {
-                inbox.drop_received();
+        let received = match handler.receive_queues.get_mut(id) {
+            Some(queue) if !is_over => queue.receive(frame).map_err(|(frame, why)| (frame, Some(why))),
+            Some(queue) => {
+                queue.count_dropped();
                 Err((frame, None))
             }
             None => Err((frame, None)),

@@ -1,4 +1,5 @@
-//! The event queue: what UCX's callbacks write down. What follows from it is decided when UCX has returned.
+//! What UCX's callbacks write down: events, from which more follows when UCX has returned, and frames, which they put into their
+//! connections' [receive queues](super::receive_queue).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,9 +9,9 @@ use ifunc_abi::frame::BODY_ALIGN;
 
 use super::handshake::LONGEST;
 use super::header::{HEADER, Head, Name, ONE_PIECE};
-use super::inbox::Inboxes;
 use super::packed::{Entries, Entry, LENGTHS};
 use super::packet::{Packet, Pool, Purpose};
+use super::receive_queue::ReceiveQueues;
 use crate::os::EventFd;
 
 /// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
@@ -20,9 +21,9 @@ const COPIED: usize = ONE_PIECE;
 pub(super) struct EventQueue {
     /// In their order.
     queue: VecDeque<Event>,
-    pub(super) inboxes: Inboxes,
+    pub(super) receive_queues: ReceiveQueues,
     /// An event was added, or a frame has arrived.
-    has_news: bool,
+    is_changed: bool,
     pub(super) pool: Pool,
     /// Where the worker is the application's, whose calls fill the queue at any time, on any thread.
     wake: Option<Wake>,
@@ -34,7 +35,7 @@ struct Wake {
     event_fd: Arc<EventFd>,
 }
 
-/// Something that happened, beside the arrival of a frame that an inbox took.
+/// Something that happened, beside the arrival of a frame that a receive queue took.
 pub(super) enum Event {
     /// A message came.
     Message {
@@ -98,8 +99,8 @@ impl EventQueue {
     pub(super) fn new(event_fd: Option<Arc<EventFd>>) -> Self {
         Self {
             queue: VecDeque::new(),
-            inboxes: Inboxes::default(),
-            has_news: false,
+            receive_queues: ReceiveQueues::default(),
+            is_changed: false,
             pool: Pool::default(),
             wake: event_fd.map(|event_fd| Wake {
                 is_armed: false,
@@ -128,19 +129,19 @@ impl EventQueue {
 
     pub(super) fn push(&mut self, event: Event) {
         self.queue.push_back(event);
-        self.tell();
+        self.set_changed();
     }
 
     /// Whether anything has happened since the last call.
     #[inline]
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
     }
 
     /// Something has happened.
     #[inline]
-    fn tell(&mut self) {
-        self.has_news = true;
+    fn set_changed(&mut self) {
+        self.is_changed = true;
         if let Some(wake) = &mut self.wake
             && std::mem::take(&mut wake.is_armed)
         {
@@ -163,8 +164,8 @@ impl EventQueue {
             let len = body.len();
             let mut packet = self.pool.take(len);
             message.copy_from(body.start, packet.body_mut(len));
-            match self.inboxes.receive_next(to, &entry, packet) {
-                Ok(()) => self.tell(),
+            match self.receive_queues.receive_next(to, &entry, packet) {
+                Ok(()) => self.set_changed(),
                 Err(packet) => self.unusual(to, entry, packet),
             }
         }

@@ -128,7 +128,7 @@ impl Unread {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Under the engine's lock.
+    /// Behind the handler's gate.
     pub(super) fn set(&self, frames: usize) {
         self.0.store(frames, Ordering::Relaxed);
     }

@@ -14,10 +14,10 @@ use super::engine::{Core, Engine, Locked};
 use super::events::{Data, EventQueue};
 use super::gather::Next;
 use super::header::{Head, Name, ONE_PIECE};
-use super::inbox::{Frame, Inbox};
 use super::packed::Entry;
 use super::packet::Packet;
 use super::put;
+use super::receive_queue::{Frame, ReceiveQueue, with_queue};
 use super::requests::discard;
 use super::table::{Connection, ConnectionId, Signs, Stage};
 use crate::os::wait_readable;
@@ -334,7 +334,7 @@ impl Outbound for Sender {
         let all_out = connection.under_way.is_empty();
         let brings_credits = len > ONE_PIECE || self.handle.signs.credits.load(Ordering::Relaxed);
         let credits = match brings_credits {
-            true => worker.handler().inboxes.get_mut(id).map(Inbox::publish),
+            true => with_queue(worker, id, ReceiveQueue::publish),
             false => None,
         };
         let next = self.next.take();
@@ -435,22 +435,28 @@ impl Receiver {
             locked.progress();
             self.polled = engine.polls();
         }
+        if !locked.worker.handler().is_empty() {
+            // What came before the frame, in a call of the application's, is seen to before it.
+            locked.dispatch();
+        }
         let Core { worker, state } = &mut *locked;
         let mut handler = worker.handler();
-        let EventQueue { inboxes, pool, .. } = &mut *handler;
-        let inbox = inboxes.get_mut(self.handle.id).ok_or(CLOSED)?;
+        let EventQueue {
+            receive_queues, pool, ..
+        } = &mut *handler;
+        let queue = receive_queues.get_mut(self.handle.id).ok_or(CLOSED)?;
         let mut released = None;
         // The credits of what was released are not due: they go with another message to the peer once they are many.
         if std::mem::take(&mut self.is_released)
             && let Some(frame) = self.frame.take()
         {
-            inbox.release(frame.data.len());
+            queue.release(frame.data.len());
             match frame.data {
                 Data::Copied(packet, _) => pool.give(packet),
                 data => released = Some(data),
             }
         }
-        match inbox.take() {
+        match queue.take() {
             Some((frame, is_due)) => (self.frame, self.is_due) = (Some(frame), is_due),
             None => self.polled = engine.polls(),
         }
@@ -512,8 +518,7 @@ const PASSED: u32 = 64;
 /// Whether no frame is here, and the connection goes on.
 fn is_empty(locked: &mut Locked<'_>, id: ConnectionId) -> bool {
     let is_open = connection(locked, id).is_ok_and(|connection| connection.gone.is_none());
-    let mut handler = locked.worker.handler();
-    is_open && handler.inboxes.get_mut(id).is_some_and(|inbox| inbox.is_empty())
+    is_open && with_queue(&mut locked.worker, id, |queue| queue.is_empty()).unwrap_or(false)
 }
 
 /// Gives the memory of a frame back, and credits to the peer if they are due.
@@ -521,12 +526,7 @@ fn spend(locked: &mut Locked<'_>, id: ConnectionId, frame: Option<Frame>) {
     let Some(Frame { data, .. }) = frame else { return };
     let len = data.len();
     locked.discard(data);
-    let mut handler = locked.worker.handler();
-    let is_due = handler
-        .inboxes
-        .get_mut(id)
-        .is_some_and(|inbox| inbox.release(len));
-    drop(handler);
+    let is_due = with_queue(&mut locked.worker, id, |queue| queue.release(len)).unwrap_or(false);
     if is_due && connection(locked, id).is_ok_and(|connection| connection.gone.is_none()) {
         locked.credit(id);
     }

@@ -16,8 +16,8 @@ use super::exchange::liveness::{Leaving, Liveness};
 use super::gather::{Gather, Pack, Unread};
 use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
-use super::inbox::Inbox;
 use super::put::rings::Rings;
+use super::receive_queue::ReceiveQueue;
 use super::routes::Route;
 use super::tcp_watch::Watch;
 use crate::policy::SharedConnect;
@@ -189,7 +189,7 @@ pub(super) struct Connection {
     pub(super) signs: Arc<Signs>,
 }
 
-/// The state of a connection that is used without the lock. `gone`, `arrived` and `credits` are written under the lock, or in a callback of UCX's;
+/// The state of a connection that is used without the lock. `arrived` is written behind the handler's gate, `gone` and `credits` under the lock;
 /// the others by the thread that polls the connection, and by a thread that finds out, under the lock, that it is ready.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
@@ -197,7 +197,7 @@ pub(super) struct Signs {
     pub(super) gone: AtomicBool,
     /// `gone`, or the peer has left: what it sent before may still come, and no frame is sent to it.
     pub(super) left: AtomicBool,
-    /// There is something in the [inbox](super::inbox).
+    /// There is something in the [queue](super::receive_queue).
     pub(super) arrived: AtomicBool,
     /// There are so many credits that the peer does not know that the next frame brings them.
     pub(super) credits: AtomicBool,
@@ -218,7 +218,7 @@ impl Signs {
 
     /// Whether nothing follows from a frame that arrives but that it is there.
     #[inline]
-    pub(super) fn is_plain(&self) -> bool {
+    pub(super) fn needs_no_dispatch(&self) -> bool {
         !self.gone.load(Ordering::Relaxed) && !self.parked.load(Ordering::Relaxed)
     }
 
@@ -394,10 +394,10 @@ impl Connection {
         self.packed_under_way > 0
     }
 
-    /// Validates a message. The notice; `None`: it is a frame, which the inbox has admitted.
+    /// Validates a message. The notice; `None`: it is a frame, which the queue has admitted.
     pub(super) fn validate(
         &mut self,
-        inbox: Option<&mut Inbox>,
+        queue: Option<&mut ReceiveQueue>,
         head: &Head,
         data: &Data,
     ) -> Result<Option<Notice>, &'static str> {
@@ -412,9 +412,9 @@ impl Connection {
             out.acknowledge_low(credits.frames as u32, credits.data as u32)?;
         }
         if notice.is_none()
-            && let Some(inbox) = inbox
+            && let Some(queue) = queue
         {
-            inbox.admit(len, self.fin)?;
+            queue.admit(len, self.fin)?;
             return Ok(None);
         }
         match notice {

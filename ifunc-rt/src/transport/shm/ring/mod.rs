@@ -195,6 +195,8 @@ impl<S: Shared> Producer<S> {
     /// As [`commit_reserved`](Outbound::commit_reserved), of what [`reserve_long`](Self::reserve_long) returned.
     #[inline(never)]
     fn commit_long(&mut self, header: Header, len: usize) -> u32 {
+        // Before a body is copied into memory that it has no credit for.
+        assert!(len < self.in_data, "`commit` of {NOT_RESERVED}");
         let is_staged = self.staging.is_staged();
         if is_staged {
             let to = self.shared.data(self.data_at());

@@ -15,14 +15,15 @@ use crate::transport::nontemporal;
 
 /// Length from which on a body may be staged.
 pub(super) const LEAST: usize = 4 << 10;
-/// Bodies from this length on are written in place, so that private memory stays below it.
+/// Bodies from this length on are written in place, so that private memory is no longer than that.
 const TOO_LONG: usize = 2 << 20;
 /// Lengths between two powers of two are measured together.
 const CLASSES: usize = (TOO_LONG / LEAST).ilog2() as usize;
 
-/// Ticks, for each `LEAST` bytes, by which staging must be faster for the producer. The consumer reads a staged body from memory, not
-/// from a cache: later at first, by a thousand ticks, and more slowly (16 KiB between neighbours 0.5 µs less for the producer, and 1 µs
-/// more for the consumer).
+/// Ticks of the processor's counter, for each `LEAST` bytes, by which staging must be faster for the producer than writing in place. The consumer
+/// reads a staged body from memory, not from a cache: its first line comes a thousand ticks later, and the others come more slowly. So between
+/// neighbours, 16 KiB staged take 0.5 µs less for the producer, and 1 µs more for the consumer. The margin covers that: 2048 ticks for a body, and 256 for each
+/// `LEAST` bytes.
 fn margin(class: usize) -> u64 {
     (2048 >> class) + 256
 }
@@ -131,7 +132,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// Bodies that were not measured decide for their being written in place.
+    /// Times of bodies that were not measured: with them, writing in place is faster.
     const UNMEASURED: [[u64; Self::TRIALS]; 2] = [[0; _], [u64::MAX; _]];
     const NEW: Self = Self {
         bodies: Self::SHORTEST,

@@ -332,6 +332,8 @@ proptest! {
                 }
                 _ => memory.commits[one as usize % size.slots as usize].set(two),
             }
+            consumer.prefetch_frame();
+            consumer.prefetch_body();
             match receive(&mut consumer, near % 2 == 0) {
                 Ok(Some((_, words, body))) => {
                     let inline = words[0] >> 8 & 1 == 1;

@@ -16,6 +16,7 @@ use super::notices::Channel;
 use crate::os::{EventFlags, is_ending, is_hung_up};
 use crate::transport::socket::{is_of_this_host, wait};
 use crate::transport::ucx::engine::{Core, Engine, Locked, Visited};
+use crate::transport::ucx::receive_queue::with_queue;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 
@@ -226,11 +227,10 @@ impl Locked<'_> {
         }
         let (frames, goes_on) = match &connection.stage {
             Stage::Open { .. } => {
-                let mut handler = worker.handler();
-                handler
-                    .inboxes
-                    .get_mut(id)
-                    .map_or((0, false), |inbox| inbox.come())
+                let come = with_queue(worker, id, |queue| queue.come());
+                let (frames, is_fetching) = come.unwrap_or_default();
+                // A long body is a frame only when UCX has all of it.
+                (frames, is_fetching || some && connection.is_over_tcp)
             }
             // What is put is counted only when it is read.
             Stage::Put(_) => (0, some),

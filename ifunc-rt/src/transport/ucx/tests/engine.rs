@@ -11,8 +11,8 @@ use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::events::{Data, Event};
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice};
-use crate::transport::ucx::inbox::Frame;
 use crate::transport::ucx::packet::BODY;
+use crate::transport::ucx::receive_queue::Frame;
 use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId};
 use crate::transport::window::Credits;
 
@@ -113,8 +113,8 @@ fn arrive(locked: &mut Locked<'_>, id: ConnectionId, len: usize) {
     let packet = locked.packet(len);
     let data = Data::Copied(packet, len);
     let mut handler = locked.worker.handler();
-    let inbox = handler.inboxes.get_mut(id).unwrap();
-    inbox.arrive(Frame::new(&super::peer::frame(1, len), data));
+    let queue = handler.receive_queues.get_mut(id).unwrap();
+    queue.arrive(Frame::new(&super::peer::frame(1, len), data));
 }
 
 fn free(locked: &mut Locked<'_>) -> usize {
@@ -132,7 +132,15 @@ fn what_a_peer_sent_before_it_broke_the_protocol_is_dropped_and_its_memory_used_
     arrive(&mut locked, id, 3000);
     let before = free(&mut locked);
     locked.end(id, LinkError::Malformed("no"));
-    assert!(locked.worker.handler().inboxes.get_mut(id).unwrap().is_empty());
+    assert!(
+        locked
+            .worker
+            .handler()
+            .receive_queues
+            .get_mut(id)
+            .unwrap()
+            .is_empty()
+    );
     let connection = &locked.state.connections[&id];
     assert!(matches!(connection.gone, Some(LinkError::Malformed("no"))));
     assert_eq!(free(&mut locked), before + BODY + 4096);
@@ -172,11 +180,11 @@ fn memory_of_some_frames_is_given_back_as_soon_as_they_are_executed() {
     for _ in 0..FRAMES {
         arrive(&mut locked, id, 8);
         let mut handler = locked.worker.handler();
-        let inbox = handler.inboxes.get_mut(id).unwrap();
-        let (frame, is_due) = inbox.take().unwrap();
-        assert_eq!(inbox.release(8), is_due);
+        let queue = handler.receive_queues.get_mut(id).unwrap();
+        let (frame, is_due) = queue.take().unwrap();
+        assert_eq!(queue.release(8), is_due);
         if is_due {
-            inbox.publish();
+            queue.publish();
         }
         drop(handler);
         due += usize::from(is_due);

@@ -30,11 +30,12 @@ pub(super) fn open() -> Connection {
 
 /// A connection that is open, with rings of this size.
 pub(super) fn open_with(size: RingSize) -> Connection {
-    let mut connection = Connection::default();
-    connection.stage = Stage::Open {
-        out: send_window(size),
-    };
-    connection
+    Connection {
+        stage: Stage::Open {
+            out: send_window(size),
+        },
+        ..Connection::default()
+    }
 }
 
 /// A target that listens on this host.

@@ -27,7 +27,7 @@ pub(super) fn receive_long_body() {
         let mut locked = pair.served.engine.lock();
         locked.progress();
         let mut handler = locked.worker.handler();
-        let frame = handler.inboxes.get_mut(id)?.arrived().front()?;
+        let frame = handler.receive_queues.get_mut(id)?.arrived().front()?;
         assert!(matches!(frame.data, Data::Kept(..)), "it was fetched");
         Some(())
     });

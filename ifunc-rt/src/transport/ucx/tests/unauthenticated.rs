@@ -406,9 +406,9 @@ fn credits_that_are_owed_are_paid() {
         listener.accept();
         peer.look(|locked| {
             let mut handler = locked.worker.handler();
-            let inbox = handler.inboxes.get_mut(peer.id)?;
-            let (frame, _) = inbox.take()?;
-            let is_due = inbox.release(1);
+            let queue = handler.receive_queues.get_mut(peer.id)?;
+            let (frame, _) = queue.take()?;
+            let is_due = queue.release(1);
             drop(handler);
             locked.discard(frame.data);
             Some(is_due)
@@ -497,7 +497,16 @@ fn a_frame_that_overtook_another_stays_unconsumed() {
     wait_for("the target's frame", || {
         listener.accept();
         let has_one = |locked: &mut Locked<'_>| {
-            Some(locked.worker.handler().inboxes.get_mut(peer.id)?.arrived().len() == 1)
+            Some(
+                locked
+                    .worker
+                    .handler()
+                    .receive_queues
+                    .get_mut(peer.id)?
+                    .arrived()
+                    .len()
+                    == 1,
+            )
         };
         peer.look(has_one)?.then_some(())
     });

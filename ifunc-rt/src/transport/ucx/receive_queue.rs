@@ -1,14 +1,16 @@
-//! What arrives on connections whose frames are messages. The inboxes are the handler's, so UCX's callbacks put frames there: nearly always a
-//! message is the next frame of its connection, and nothing else follows from it. Everything else is an [event](super::events), which is
-//! dispatched when UCX has returned.
+//! What arrives on connections whose frames are messages. The queues are the handler's, so that UCX's callbacks put frames there: nearly always
+//! a message is the next frame of its connection, and nothing else follows from it. Everything else is an [event](super::events), which
+//! is dispatched when UCX has returned.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ::ucx::{Serialized, Worker};
+
 use super::credits::{Incoming, send_window};
 use super::engine::{Core, Locked};
-use super::events::Data;
+use super::events::{Data, EventQueue};
 use super::gather::Unread;
 use super::header::{Head, Name};
 use super::packed::Entry;
@@ -34,33 +36,33 @@ impl Frame {
     }
 }
 
-/// The inboxes of an engine's connections, by the indices of their ids.
+/// The receive_queues of an engine's connections, by the indices of their ids.
 #[derive(Default)]
-pub(super) struct Inboxes(Vec<Option<Box<Inbox>>>);
+pub(super) struct ReceiveQueues(Vec<Option<Box<ReceiveQueue>>>);
 
-impl Inboxes {
-    /// Adds the inbox of a connection that is open from now on.
-    pub(super) fn open(&mut self, inbox: Inbox) {
-        let index = inbox.id.index();
+impl ReceiveQueues {
+    /// Adds the queue of a connection that is open from now on.
+    pub(super) fn open(&mut self, queue: ReceiveQueue) {
+        let index = queue.id.index();
         if self.0.len() <= index {
             self.0.resize_with(index + 1, || None);
         }
-        self.0[index] = Some(Box::new(inbox));
+        self.0[index] = Some(Box::new(queue));
     }
 
-    /// Removes the inbox of a connection, with what was not taken from it.
+    /// Removes the queue of a connection, with what was not taken from it.
     pub(super) fn remove(&mut self, id: ConnectionId) -> Vec<Frame> {
-        let inbox = self.0.get_mut(id.index());
-        let inbox = inbox.and_then(|inbox| inbox.take_if(|inbox| inbox.id == id));
-        let frames = inbox.map(|mut inbox| inbox.take_all());
-        while self.0.pop_if(|inbox| inbox.is_none()).is_some() {}
+        let queue = self.0.get_mut(id.index());
+        let queue = queue.and_then(|queue| queue.take_if(|queue| queue.id == id));
+        let frames = queue.map(|mut queue| queue.take_all());
+        while self.0.pop_if(|queue| queue.is_none()).is_some() {}
         frames.unwrap_or_default()
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Inbox> {
-        let inbox = self.0.get_mut(id.index())?.as_deref_mut();
-        inbox.filter(|inbox| inbox.id == id)
+    pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut ReceiveQueue> {
+        let queue = self.0.get_mut(id.index())?.as_deref_mut();
+        queue.filter(|queue| queue.id == id)
     }
 
     /// Receives an entry of a message to this connection, if it is the connection's next frame and nothing else follows from it. `Err`: nothing has
@@ -68,14 +70,14 @@ impl Inboxes {
     #[inline]
     pub(super) fn receive_next(&mut self, to: Name, entry: &Entry, packet: Packet) -> Result<(), Packet> {
         match self.0.get_mut(to.number() as usize) {
-            Some(Some(inbox)) if inbox.name == to => inbox.receive_next(entry, packet),
+            Some(Some(queue)) if queue.name == to => queue.receive_next(entry, packet),
             _ => Err(packet),
         }
     }
 }
 
 /// What has arrived on a connection and was not taken.
-pub(super) struct Inbox {
+pub(super) struct ReceiveQueue {
     id: ConnectionId,
     /// What the peer calls the connection.
     name: Name,
@@ -94,7 +96,7 @@ pub(super) struct Inbox {
     signs: Arc<Signs>,
 }
 
-impl Inbox {
+impl ReceiveQueue {
     /// Of a connection with these signs, whose peer has the credits of a ring of this size.
     pub(super) fn new(
         id: ConnectionId,
@@ -116,13 +118,13 @@ impl Inbox {
         }
     }
 
-    /// As [`Inboxes::receive_next`]. A target that has parked the connection is to be told, and one that is over takes nothing.
+    /// As [`ReceiveQueues::receive_next`].
     #[inline(always)]
     fn receive_next(&mut self, entry: &Entry, packet: Packet) -> Result<(), Packet> {
         let (len, is_frame) = (entry.len.into(), entry.words[0] as u8 != 0);
         let is_next = entry.number == self.next as u16 && self.early.is_empty();
         let is_usual = is_frame && is_next && entry.credits.is_none() && !self.is_closing;
-        if !is_usual || !self.signs.is_plain() || self.incoming.receive(len).is_err() {
+        if !is_usual || !self.signs.needs_no_dispatch() || self.incoming.receive(len).is_err() {
             return Err(packet);
         }
         self.incoming.complete();
@@ -166,7 +168,7 @@ impl Inbox {
     }
 
     /// A frame was received whose connection is over.
-    pub(super) fn drop_received(&mut self) {
+    pub(super) fn count_dropped(&mut self) {
         self.incoming.complete();
     }
 
@@ -248,6 +250,16 @@ impl Inbox {
     }
 }
 
+/// Calls `with` for the queue of a connection, if it has one.
+#[inline]
+pub(super) fn with_queue<T>(
+    worker: &mut Worker<EventQueue, Serialized>,
+    id: ConnectionId,
+    with: impl FnOnce(&mut ReceiveQueue) -> T,
+) -> Option<T> {
+    worker.handler().receive_queues.get_mut(id).map(with)
+}
+
 impl Locked<'_> {
     /// Opens a connection: frames may come and go, within rings of these sizes.
     pub(super) fn open(&mut self, id: ConnectionId, to_peer: RingSize, from_peer: RingSize) {
@@ -259,37 +271,29 @@ impl Locked<'_> {
             out: send_window(to_peer),
         };
         let (unread, signs) = (state.unread.clone(), Arc::clone(&connection.signs));
-        let inbox = Inbox::new(id, connection.name, from_peer, unread, signs);
-        worker.handler().inboxes.open(inbox);
+        let queue = ReceiveQueue::new(id, connection.name, from_peer, unread, signs);
+        worker.handler().receive_queues.open(queue);
     }
 
     /// Credits for a message to the peer; none where other ways bring them.
     pub(super) fn credits(&mut self, id: ConnectionId) -> Credits {
-        let mut handler = self.worker.handler();
-        let inbox = handler.inboxes.get_mut(id);
-        inbox.map_or_else(Credits::default, Inbox::publish)
+        with_queue(&mut self.worker, id, ReceiveQueue::publish).unwrap_or_default()
     }
 
     /// What comes from now on for a connection is looked at with its state.
     pub(super) fn set_closing(&mut self, id: ConnectionId) {
-        if let Some(inbox) = self.worker.handler().inboxes.get_mut(id) {
-            inbox.is_closing = true;
-        }
+        with_queue(&mut self.worker, id, |queue| queue.is_closing = true);
     }
 
     /// Discards what has arrived and was not delivered.
     pub(super) fn discard_arrived(&mut self, id: ConnectionId) {
-        let frames = {
-            let mut handler = self.worker.handler();
-            let inbox = handler.inboxes.get_mut(id);
-            inbox.map(Inbox::take_all).unwrap_or_default()
-        };
-        self.discard_all(frames);
+        let frames = with_queue(&mut self.worker, id, ReceiveQueue::take_all);
+        self.discard_all(frames.unwrap_or_default());
     }
 
-    /// Removes the inbox of a connection, and discards what was not taken from it.
-    pub(super) fn remove_inbox(&mut self, id: ConnectionId) {
-        let frames = self.worker.handler().inboxes.remove(id);
+    /// Removes the queue of a connection, and discards what was not taken from it.
+    pub(super) fn remove_queue(&mut self, id: ConnectionId) {
+        let frames = self.worker.handler().receive_queues.remove(id);
         self.discard_all(frames);
     }
 
@@ -305,12 +309,12 @@ mod tests {
 
     const NAME: Name = Name::new(0, 7);
 
-    fn inboxes() -> (Inboxes, Arc<Signs>) {
-        let (mut inboxes, signs) = (Inboxes::default(), Arc::<Signs>::default());
+    fn receive_queues() -> (ReceiveQueues, Arc<Signs>) {
+        let (mut receive_queues, signs) = (ReceiveQueues::default(), Arc::<Signs>::default());
         let (id, unread) = (ConnectionId(1 << u32::BITS), Unread::default());
         let size = RingSize { slots: 2, data: 1024 };
-        inboxes.open(Inbox::new(id, NAME, size, unread, Arc::clone(&signs)));
-        (inboxes, signs)
+        receive_queues.open(ReceiveQueue::new(id, NAME, size, unread, Arc::clone(&signs)));
+        (receive_queues, signs)
     }
 
     fn entry(number: u16, len: u16) -> Entry {
@@ -322,16 +326,16 @@ mod tests {
         }
     }
 
-    fn receives(inboxes: &mut Inboxes, to: Name, entry: &Entry) -> bool {
+    fn receives(receive_queues: &mut ReceiveQueues, to: Name, entry: &Entry) -> bool {
         let packet = Pool::default().take(0);
-        inboxes.receive_next(to, entry, packet).is_ok()
+        receive_queues.receive_next(to, entry, packet).is_ok()
     }
 
     #[test]
-    fn only_the_next_frame_goes_into_an_inbox_by_itself() {
-        let (mut inboxes, signs) = inboxes();
+    fn only_the_next_frame_goes_into_a_queue_by_itself() {
+        let (mut receive_queues, signs) = receive_queues();
         let mut is_refused = |what: &str, to, entry: &Entry| {
-            assert!(!receives(&mut inboxes, to, entry), "{what}");
+            assert!(!receives(&mut receive_queues, to, entry), "{what}");
         };
         is_refused("of another connection", Name::new(0, 8), &entry(1, 0));
         is_refused("past the table", Name::new(9, 7), &entry(1, 0));
@@ -351,35 +355,44 @@ mod tests {
         signs.parked.store(true, Ordering::Relaxed);
         is_refused("of a parked connection", NAME, &entry(1, 0));
         signs.parked.store(false, Ordering::Relaxed);
-        assert!(receives(&mut inboxes, NAME, &entry(1, 8)) && receives(&mut inboxes, NAME, &entry(2, 8)));
-        assert!(signs.arrived.load(Ordering::Relaxed));
-        assert!(!receives(&mut inboxes, NAME, &entry(3, 0)), "without credit");
-        let inbox = inboxes.get_mut(ConnectionId(1 << u32::BITS)).unwrap();
-        let sequences: Vec<u32> = inbox.take_all().iter().map(|frame| frame.sequence).collect();
-        assert_eq!((sequences, inbox.unread.get()), (vec![1, 2], 0));
-        assert!(inbox.release(8) && inbox.release(8));
-        inbox.publish();
-        inbox.is_closing = true;
         assert!(
-            !receives(&mut inboxes, NAME, &entry(3, 0)),
+            receives(&mut receive_queues, NAME, &entry(1, 8))
+                && receives(&mut receive_queues, NAME, &entry(2, 8))
+        );
+        assert!(signs.arrived.load(Ordering::Relaxed));
+        assert!(
+            !receives(&mut receive_queues, NAME, &entry(3, 0)),
+            "without credit"
+        );
+        let queue = receive_queues.get_mut(ConnectionId(1 << u32::BITS)).unwrap();
+        let sequences: Vec<u32> = queue.take_all().iter().map(|frame| frame.sequence).collect();
+        assert_eq!((sequences, queue.unread.get()), (vec![1, 2], 0));
+        assert!(queue.release(8) && queue.release(8));
+        queue.publish();
+        queue.is_closing = true;
+        assert!(
+            !receives(&mut receive_queues, NAME, &entry(3, 0)),
             "of a connection that closes"
         );
-        inboxes.get_mut(ConnectionId(1 << u32::BITS)).unwrap().is_closing = false;
+        receive_queues
+            .get_mut(ConnectionId(1 << u32::BITS))
+            .unwrap()
+            .is_closing = false;
         signs.set_gone();
         assert!(
-            !receives(&mut inboxes, NAME, &entry(3, 0)),
+            !receives(&mut receive_queues, NAME, &entry(3, 0)),
             "of a connection that is over"
         );
     }
 
     #[test]
-    fn an_inbox_is_found_by_the_whole_id() {
-        let (mut inboxes, _) = inboxes();
+    fn a_queue_is_found_by_the_whole_id() {
+        let (mut receive_queues, _) = receive_queues();
         let (id, later) = (ConnectionId(1 << u32::BITS), ConnectionId(2 << u32::BITS));
-        assert!(inboxes.get_mut(later).is_none() && inboxes.remove(later).is_empty());
-        assert!(receives(&mut inboxes, NAME, &entry(1, 0)));
-        assert_eq!(inboxes.remove(id).len(), 1);
-        assert!(inboxes.get_mut(id).is_none() && inboxes.0.is_empty());
-        assert!(!receives(&mut inboxes, NAME, &entry(2, 0)));
+        assert!(receive_queues.get_mut(later).is_none() && receive_queues.remove(later).is_empty());
+        assert!(receives(&mut receive_queues, NAME, &entry(1, 0)));
+        assert_eq!(receive_queues.remove(id).len(), 1);
+        assert!(receive_queues.get_mut(id).is_none() && receive_queues.0.is_empty());
+        assert!(!receives(&mut receive_queues, NAME, &entry(2, 0)));
     }
 }
