@@ -5,6 +5,7 @@
 //! or the callback around it, for the same reason.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use ifunc::host::{CallBack, GateState};
 
@@ -14,6 +15,8 @@ use super::{Escape, Gate, HOST_STACK_ROOM, Noted, Side, current};
 const CALLBACK_STACK_ROOM: usize = 64 * 1024;
 // Enough for a host function is enough for a callback: `GateState::enter_callback` asks for that.
 const _: () = assert!(CALLBACK_STACK_ROOM <= HOST_STACK_ROOM);
+/// Bytes between a callback's frames and those of the function that copies what it left on the stack.
+const GAP: usize = 2048;
 /// Most words that are kept of a callback's stack for a backtrace.
 const MAX_TRAIL: usize = 8192;
 
@@ -59,24 +62,27 @@ impl Gate {
             return CallBack::Aborted;
         }
         self.state.set(Side::Ifunc);
-        // SAFETY: the caller's promise.
-        match unsafe { self.run_callback(call, data, |state| state.set(Side::Host)) } {
+        // SAFETY: the caller's promise, and the gate is on the ifunc's side.
+        match unsafe { self.run(call, data, |state| state.set(Side::Host)) } {
             0 => CallBack::Returned,
             _ => self.abort(),
         }
     }
 
-    /// Calls `call(data)` on the ifunc's side, where the gate is, and leaves it afterwards. Returns 0 unless the callback ended early.
+    /// Calls `call(data)` from the ifunc's side, where the gate is, and then leaves that. Returns 0 unless the callback ended early. Then the
+    /// frames of the caller's next calls do not lie where the callback's did, which are copied for a backtrace.
     ///
     /// # Safety
     /// As for [`call_back`](Self::call_back).
-    #[inline(always)]
-    unsafe fn run_callback(
+    #[inline(never)]
+    unsafe fn run(
         &self,
         call: unsafe extern "C" fn(*mut c_void),
         data: *mut c_void,
         leave: impl FnOnce(&GateState),
     ) -> u32 {
+        let gap = MaybeUninit::<[u8; GAP]>::uninit();
+        std::hint::black_box(&gap);
         // SAFETY: the caller's promise; the shim returns to this frame, from the call or from an escape, whose frames own
         // nothing. Meanwhile `saved_sp` names the shim's frame, which is above those.
         unsafe {
@@ -132,7 +138,7 @@ pub(super) unsafe fn call_back(call: unsafe extern "C" fn(*mut c_void), data: *m
     // SAFETY: the stack is that of the state's gate, so that is a session's, whose address the state has: it is the first field.
     let gate = unsafe { &*state.cast::<Gate>() };
     // SAFETY: the caller's promise, and the gate is on the ifunc's side.
-    match unsafe { gate.run_callback(call, data, GateState::leave_callback) } {
+    match unsafe { gate.run(call, data, GateState::leave_callback) } {
         0 => CallBack::Returned,
         _ => gate.abort(),
     }

@@ -111,8 +111,7 @@ impl Locked<'_> {
             Header::Head(head) => Ok(head),
             Header::CutOff(_) | Header::Unknown => Err("a message that is not a frame"),
         };
-        let validated =
-            head.and_then(|head| Ok((head, connection.validate(queue, &head, &data)?)));
+        let validated = head.and_then(|head| Ok((head, connection.validate(queue, &head, &data)?)));
         drop(handler);
         let result = match (validated, data) {
             (Ok((head, None)), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
