@@ -50,8 +50,8 @@ pub(crate) struct Producer<S> {
     /// as it must be.
     in_data: usize,
     broken: Option<&'static str>,
-    /// Where long payloads are written.
-    staging: Staging,
+    /// Where long payloads are written. Apart: a short frame does not use it.
+    staging: Box<Staging>,
 }
 
 /// Bytes of the data ring that a body takes.
@@ -80,7 +80,7 @@ impl<S: Shared> Producer<S> {
             in_slot: 0,
             in_data: 0,
             broken: None,
-            staging: Staging::default(),
+            staging: Box::default(),
         }
     }
 
