@@ -58,8 +58,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "an invocation overtakes the open batch",
         "caller.rs",
-        "        self.close_batch_soon();\n        Ok(self.drive(tx)? &&",
-        "        Ok(self.drive(tx)? &&",
+        "        self.close_batch_soon();\n        let is_ready = self.drive(tx)? &&",
+        "        let is_ready = self.drive(tx)? &&",
     ),
     mutant(
         "an image that is to be sent again counts as not installed",
