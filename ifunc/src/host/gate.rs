@@ -155,31 +155,14 @@ impl GateState {
     #[inline(always)]
     #[must_use]
     pub fn enter_host(&self) -> bool {
-        let here = 0_u8;
-        let is_usual = self.is_usual(&here, Side::Ifunc);
-        if is_usual {
-            self.store(Side::Host as u8);
-        }
-        is_usual
-    }
-
-    /// Whether the thread is on that side, the invocation does not set the control of floats, and the stack is the gate's, with enough of
-    /// it below `here`, a local of the caller: so an invocation of the gate runs.
-    #[inline(always)]
-    fn is_usual(&self, here: &u8, side: Side) -> bool {
-        let has_room = core::ptr::from_ref(here).addr().wrapping_sub(self.lowest) < self.room;
-        has_room && self.side.load(Ordering::Relaxed) == side as u8
+        self.has_room() && self.cross(Side::Ifunc, Side::Host)
     }
 
     /// Returns to injected code after [`enter_host`](Self::enter_host). `false`: the invocation ends.
     #[inline(always)]
     #[must_use]
     pub fn leave_host(&self) -> bool {
-        let is_usual = self.side.load(Ordering::Relaxed) == Side::Host as u8;
-        if is_usual {
-            self.store(Side::Ifunc as u8);
-        }
-        is_usual
+        self.cross(Side::Host, Side::Ifunc)
     }
 
     /// Enters injected code from a function of the host, for a callback. `false`: nothing has changed, because of too little stack, of an
@@ -187,12 +170,24 @@ impl GateState {
     #[inline(always)]
     #[must_use]
     pub fn enter_callback(&self) -> bool {
+        self.has_room() && self.cross(Side::Host, Side::Ifunc)
+    }
+
+    /// Whether the stack is the gate's, with enough of it left: so an invocation of the gate runs.
+    #[inline(always)]
+    fn has_room(&self) -> bool {
         let here = 0_u8;
-        let is_usual = self.is_usual(&here, Side::Host);
-        if is_usual {
-            self.store(Side::Ifunc as u8);
+        (&raw const here).addr().wrapping_sub(self.lowest) < self.room
+    }
+
+    /// Changes the side. `false`: it is another one than `from`, or the invocation sets the control of floats, and nothing has changed.
+    #[inline(always)]
+    fn cross(&self, from: Side, to: Side) -> bool {
+        let is_there = self.side.load(Ordering::Relaxed) == from as u8;
+        if is_there {
+            self.store(to as u8);
         }
-        is_usual
+        is_there
     }
 
     /// Returns to the host from a callback that returned, after [`enter_callback`](Self::enter_callback). It reads nothing: each callback of

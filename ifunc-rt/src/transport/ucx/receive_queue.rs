@@ -36,7 +36,7 @@ impl Frame {
     }
 }
 
-/// The receive_queues of an engine's connections, by the indices of their ids.
+/// The receive queues of an engine's connections, by the indices of their ids.
 #[derive(Default)]
 pub(super) struct ReceiveQueues(Vec<Option<Box<ReceiveQueue>>>);
 

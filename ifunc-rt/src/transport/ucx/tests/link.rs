@@ -334,7 +334,7 @@ fn asleep() -> Pair {
     pair
 }
 
-/// Puts a frame without a body, of this number, where the first frame of the target belongs. Nobody is told.
+/// Puts a frame without a body, of this number, where the first frame of the target belongs. It rings no doorbell.
 fn put_empty(pair: &Pair, sequence: u32) {
     let layout = Layout::new(ring(64, RingSize::MIN_DATA).to_source);
     put_header(
