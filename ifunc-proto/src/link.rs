@@ -222,7 +222,7 @@ pub trait Inbound {
     #[inline(always)]
     fn prefetch_body(&self) {}
 
-    /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead.
+    /// A poll begins. A transport may wait here for a stream to get ahead, some twenty microseconds at most.
     #[inline(always)]
     fn begin_poll(&mut self) {}
 

@@ -22,6 +22,7 @@ mod first_lap;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod handshake;
+mod line_owner;
 mod listener;
 mod mapped;
 mod mapping;

@@ -339,11 +339,15 @@ impl<S: Shared> Outbound for Producer<S> {
 pub(crate) struct Consumer<S> {
     shared: S,
     held: Held,
+    /// Whether it stores into the lines that it has read ([`line_owner`](super::line_owner)).
+    takes: bool,
     /// Frames and bytes of the data ring released.
     window: ReceiveWindow,
     /// Why the ring cannot be read any more.
     broken: Option<&'static str>,
     stream: Stream,
+    /// What was released before the last poll that waited.
+    polled: Credits,
 }
 
 /// What the last `peek` returned: words and length are copied out of shared memory once.
@@ -385,12 +389,23 @@ fn longest(what: What, data: u64) -> u64 {
     }
 }
 
+/// The words of a slot whose frame has arrived. If the consumer takes lines, the slot's is its own then.
+#[inline(always)]
+fn take_words<S: Shared>(takes: bool, slot: S::Slot<'_>) -> [u64; 2] {
+    let words = S::load_words(slot);
+    if takes {
+        S::take_slot(slot, words[1]);
+    }
+    words
+}
+
 const TOO_LONG: &str = "a body larger than a frame can have";
 
 impl<S: Shared> Consumer<S> {
     /// The reading side of an unused ring of `size`, which is what `shared` reaches.
     pub(super) fn new(shared: S, size: RingSize) -> Self {
         Self {
+            takes: shared.consumer_takes(),
             shared,
             held: Held {
                 what: What::Nothing,
@@ -400,6 +415,7 @@ impl<S: Shared> Consumer<S> {
             window: ReceiveWindow::new(Credits::of(size, 1)),
             broken: None,
             stream: Stream::default(),
+            polled: Credits::default(),
         }
     }
 
@@ -455,7 +471,7 @@ impl<S: Shared> Consumer<S> {
         if self.held.what != What::Nothing || sequence != (next as u32).wrapping_add(1) {
             return None;
         }
-        let (words, len, what) = (S::load_words(slot), len as usize, What::Inline);
+        let (words, len, what) = (take_words::<S>(self.takes, slot), len as usize, What::Inline);
         if What::of(words) != What::Inline || len > INLINE {
             return None;
         }
@@ -474,7 +490,10 @@ impl<S: Shared> Consumer<S> {
         if sequence != self.expected() {
             return self.await_frame(sequence);
         }
-        let (words, len) = (S::load_words(self.shared.slot(self.next())), len as usize);
+        let (words, len) = (
+            take_words::<S>(self.takes, self.shared.slot(self.next())),
+            len as usize,
+        );
         let what = What::of(words);
         if len as u64 > longest(what, self.window.capacity().data) {
             return Err(self.malformed(TOO_LONG));
@@ -519,12 +538,22 @@ impl<S: Shared> Consumer<S> {
         LinkError::Malformed(why)
     }
 
+    /// Gives back the lines of the next `count` bodies, of `len` bytes each. Returns the bytes of the data ring that one of them takes.
+    #[inline]
+    fn release_body(&self, len: usize, count: usize) -> u64 {
+        let bytes = footprint(len);
+        if self.takes {
+            self.shared.take_body(self.data_at(), bytes as usize * count);
+        }
+        bytes
+    }
+
     /// Releases the frame that is held; or publishes credits after one that was not, and that made them due.
     #[inline(never)]
     fn release_unusual(&mut self) {
         let data = match self.held.what {
             What::Inline => 0,
-            What::Data => footprint(self.held.len),
+            What::Data => self.release_body(self.held.len, 1),
             What::Nothing => return self.settle(),
             What::Violation => return,
         };
@@ -579,7 +608,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         if stored != sequence || self.held.what != What::Nothing {
             return None;
         }
-        let words = S::load_words(slot);
+        let words = take_words::<S>(self.takes, slot);
         let header = Header::parse_inline(words, kind)?;
         let len = len as usize;
         // The frame breaks the protocol, as `peek` finds.
@@ -611,7 +640,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         kind: Kind,
         most: impl FnOnce(usize) -> usize,
     ) -> Option<(Header, FrameRun<Body<'_>>)> {
-        let (next, sequence) = (self.next(), self.expected());
+        let (next, sequence, takes) = (self.next(), self.expected(), self.takes);
         let slot_of = self.shared.slots();
         let commit = S::load_commit(slot_of(next));
         let commit_is_alike = |further: u64| {
@@ -623,7 +652,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         if stored != sequence || self.held.what == What::Violation || !commit_is_alike(MIN_RUN as u64 - 1) {
             return None;
         }
-        let words = S::load_words(slot_of(next));
+        let words = take_words::<S>(takes, slot_of(next));
         let header = Header::parse_plain(words, kind)?;
         let (len, data) = (len as usize, self.window.capacity().data);
         let what = What::of(words);
@@ -643,7 +672,8 @@ impl<S: Shared> Inbound for Consumer<S> {
         };
         let most = fits.min(most(len) as u64).min(self.window.left(bytes));
         let mut count = 1;
-        while count < most && commit_is_alike(count) && S::load_words(slot_of(next + count)) == words {
+        while count < most && commit_is_alike(count) && take_words::<S>(takes, slot_of(next + count)) == words
+        {
             count += 1;
         }
         let count = count as usize;
@@ -666,7 +696,7 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     fn release_run(&mut self, count: usize, len: usize) {
         let data = match std::mem::replace(&mut self.held.what, What::Nothing) {
-            What::Data => footprint(len),
+            What::Data => self.release_body(len, count),
             _ => 0,
         };
         if self.window.release_all(count as u64, data) {
@@ -705,16 +735,23 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     #[inline]
     fn begin_poll(&mut self) {
-        if self.stream.is_stream() {
+        if self.stream.waits() {
             let mut stream = std::mem::take(&mut self.stream);
-            stream.fall_behind(|frames| self.has_more_than(frames));
+            let consumed = self.window.released();
+            let polled = std::mem::replace(&mut self.polled, consumed);
+            let bytes = (consumed.data - polled.data).checked_div(consumed.frames - polled.frames);
+            stream.fall_behind(
+                bytes.unwrap_or(0),
+                |frames| self.has_more_than(frames),
+                prefetch::ticks,
+            );
             self.stream = stream;
         }
     }
 
     #[inline]
     fn must_begin_poll(&self) -> bool {
-        self.stream.is_stream()
+        self.stream.waits()
     }
 
     #[inline]

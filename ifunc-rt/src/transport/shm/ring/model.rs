@@ -81,6 +81,20 @@ unsafe impl Shared for View {
         words
     }
 
+    fn consumer_takes(&self) -> bool {
+        true
+    }
+
+    fn take_slot(slot: &Slot, word: u64) {
+        words::store_second_word(&slot.words, word);
+    }
+
+    fn take_body(&self, at: usize, _: usize) {
+        let half = &self.memory.data[at / (self.memory.size.data as usize / 2)];
+        // SAFETY: what loom checks: the producer does not write it now.
+        half.with_mut(|body| unsafe { *body = 0 });
+    }
+
     fn publish(&self, frame: u64, words: [u64; 2], commit: u64) {
         let slot = self.slot(frame);
         words::store_words(&slot.words, words);

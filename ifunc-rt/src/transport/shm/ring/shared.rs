@@ -39,6 +39,15 @@ pub(crate) unsafe trait Shared: Send {
     /// Copies words 1 and 2 of a slot.
     fn load_words(slot: Self::Slot<'_>) -> [u64; 2];
 
+    /// Whether a consumer stores into the cache lines that it has read.
+    fn consumer_takes(&self) -> bool;
+
+    /// Stores word 2 of a slot again: the slot's line is this side's then.
+    fn take_slot(slot: Self::Slot<'_>, word: u64);
+
+    /// Overwrites something in each cache line of `len` bytes from byte `at` of the data ring on, whose bodies were consumed.
+    fn take_body(&self, at: usize, len: usize);
+
     /// Stores words 1 and 2 of a frame's slot, and then its commit word, after everything else.
     fn publish(&self, frame: u64, words: [u64; 2], commit: u64);
 

@@ -3,110 +3,240 @@
 /// Whether the producer sends one frame after another, so that there is always a next one.
 ///
 /// A consumer that is the faster of the two would catch up with such a producer and read each slot while it is being
-/// written. The slot's cache line would then go back and forth several times, and both sides would wait for it (25 ns a
-/// frame become 60). So the consumer stays some frames after the producer: before a poll it reads one slot further on, one
-/// line of many, until that one is written. The distance is about the number of frames of one poll, at whose end the
-/// consumer would have caught up otherwise; what the processor prefetches is written by then too (8 bytes 35 → 24 ns).
-#[derive(Clone, Copy, Default)]
+/// written. The slot's cache line would then go back and forth several times, both sides would wait for it, and the producer would
+/// stay the slower one because of that (8 bytes 12 → 37 ns between near cores, 20 → 145 ns between distant ones). So the consumer stays
+/// some frames after the producer: before a poll it reads a slot further on, one line of many, until that one is written.
+///
+/// The times at which frames arrive do not tell such a slow stream from messages that wait for their answers. So the consumer tries: it
+/// lets some polls pass, waits once, and lets more pass before each further attempt that was in vain.
+#[derive(Clone, Copy)]
 pub(super) struct Stream {
-    /// Polls in a row that found a frame at once, the first of them perhaps late.
-    found: u64,
-    /// Polls in vain since the last one that found a frame, at most [`MAX_VAIN`](Self::MAX_VAIN).
-    vain: u32,
-    /// Distance to the producer while it streams.
-    distance: u32,
+    /// Polls that find a frame: before the next attempt; in a stream, before it counts as a long one.
+    left: u32,
+    /// Polls between the last attempt and the next one.
+    interval: u32,
+    streams: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            left: Self::LEAST,
+            interval: Self::LEAST,
+            streams: false,
+        }
+    }
 }
 
 impl Stream {
-    /// Polls in a row that make it a stream.
-    const POLLS: u64 = 16;
-    /// Polls in vain that do not interrupt it.
-    const MAX_VAIN: u32 = 2;
-    /// Distance in frames: at least `NEAR`; up to `FAR` where the producer gets further ahead.
-    const NEAR: u32 = 15;
-    const FAR: u32 = 63;
-    const STEP: u32 = 16;
-    /// How often a slot is read, with a pause after each read, for every step: about a microsecond.
-    const READS: u32 = 16;
+    /// Polls before an attempt: at least, and at most.
+    const LEAST: u32 = 16;
+    const MOST: u32 = 1 << 16;
+    /// Polls of a long stream, after whose end the next attempt comes soon.
+    const LONG: u32 = 8;
+    /// Frames between the two, if they are short. A poll takes up to 64. A processor that reads so many slots in their order fetches up to a
+    /// page ahead, which is 64 slots more (127 is as slow as none between distant cores, 255 no faster).
+    const DISTANCE: u32 = 191;
+    /// Bytes of bodies that take as long as a frame.
+    const BYTES: u64 = 4 << 10;
+    /// The parts of the distance that are awaited one after the other, in 192ths. The first frames may still come slowly.
+    const STEPS: [u32; 15] = [4, 8, 12, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192];
+    /// Ticks of 16 frames of a stream: a producer that takes longer than 0.1 microseconds for a frame waits for something else.
+    const STEP: u64 = 4096;
+    /// Ticks of a step of an attempt, and of the whole attempt: the first frames are those that the consumer was too close to.
+    const FIRST_STEP: u64 = 2 * Self::STEP;
+    const ATTEMPT: u64 = 16 * Self::STEP;
+    /// How often a slot is read in a step, with a pause after each read, where there is no clock.
+    const READS: u32 = 1 << 10;
 
+    /// Whether the next poll waits.
     #[inline]
-    pub(super) fn is_stream(&self) -> bool {
-        self.found >= Self::POLLS
+    pub(super) fn waits(&self) -> bool {
+        self.streams || self.left == 0
     }
 
-    /// Waits until the producer is `distance` ahead. `has_more_than` says whether more than so many frames have arrived.
-    pub(super) fn fall_behind(&mut self, has_more_than: impl Fn(u32) -> bool) {
-        let comes = |frames| {
-            (0..Self::READS).any(|_| {
-                let comes = has_more_than(frames);
-                if !comes {
-                    std::hint::spin_loop();
-                }
-                comes
-            })
-        };
-        let mut far = Self::NEAR;
-        loop {
-            if !comes(far) {
-                self.found = 0;
-                self.distance = Self::NEAR;
-                return;
-            }
-            if far >= self.distance {
-                self.distance = (far + Self::STEP).min(Self::FAR);
-                return;
-            }
-            far += Self::STEP;
+    /// Waits until the producer is far enough ahead, or turns out not to stream. A frame has `bytes` bytes; `has_more_than` says whether more
+    /// than so many frames have arrived; `ticks` reads a clock of some two gigahertz.
+    pub(super) fn fall_behind(
+        &mut self,
+        bytes: u64,
+        has_more_than: impl Fn(u32) -> bool,
+        ticks: impl Fn() -> u64,
+    ) {
+        let distance = Self::DISTANCE / (1 + bytes / Self::BYTES) as u32;
+        if self.streams && has_more_than(distance) {
+            return;
         }
+        let most = if self.streams {
+            Self::STEP
+        } else {
+            Self::FIRST_STEP
+        };
+        let began = ticks();
+        let comes = |part| {
+            let (frames, step) = (distance * part / 192, ticks());
+            for _ in 0..Self::READS {
+                if has_more_than(frames) {
+                    return true;
+                }
+                std::hint::spin_loop();
+                let now = ticks();
+                if now.wrapping_sub(step) > most || now.wrapping_sub(began) > Self::ATTEMPT {
+                    break;
+                }
+            }
+            false
+        };
+        let is_long = self.streams && self.left == 0;
+        let streamed = std::mem::replace(&mut self.streams, Self::STEPS.into_iter().all(comes));
+        if self.streams {
+            if !streamed {
+                self.left = Self::LONG;
+            }
+            return;
+        }
+        self.interval = if is_long {
+            Self::LEAST
+        } else {
+            (2 * self.interval).min(Self::MOST)
+        };
+        self.left = self.interval;
     }
 
     /// A poll ended; `found` a frame or nothing.
     #[inline]
     pub(super) fn end_poll(&mut self, found: bool) {
-        if found {
-            self.found += 1;
-            self.vain = 0;
-            return;
-        }
-        if self.vain < Self::MAX_VAIN {
-            self.vain += 1;
-        } else {
-            self.found = 0;
-        }
+        self.left = self.left.saturating_sub(u32::from(found));
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::cell::Cell;
+
     use super::Stream;
 
-    #[test]
-    fn a_producer_that_waits_for_an_answer_is_no_stream() {
-        let mut stream = Stream::default();
-        for _ in 0..Stream::POLLS {
-            stream.end_poll(true);
-            (0..2).for_each(|_| stream.end_poll(false));
+    /// A producer whose frames come at a constant pace, and a clock.
+    struct Producer {
+        now: Cell<u64>,
+        per_frame: u64,
+        most: u32,
+        bytes: u64,
+    }
+
+    impl Producer {
+        fn new(per_frame: u64) -> Self {
+            Self {
+                now: Cell::new(0),
+                per_frame,
+                most: u32::MAX,
+                bytes: 0,
+            }
         }
-        assert!(
-            stream.is_stream(),
-            "one frame after another, and the next one may still come"
-        );
-        stream.end_poll(false);
-        assert!(!stream.is_stream(), "it comes late");
-        stream.end_poll(true);
-        assert_eq!(stream.found, 1, "perhaps the first of a stream");
+
+        /// Lets a stream wait. Returns how long it did, in ticks.
+        fn await_by(&self, stream: &mut Stream) -> u64 {
+            self.now.set(0);
+            let ahead = |frames| self.now.get() / self.per_frame > u64::from(frames) && frames < self.most;
+            stream.fall_behind(self.bytes, ahead, || {
+                self.now.set(self.now.get() + 16);
+                self.now.get()
+            });
+            self.now.get()
+        }
+    }
+
+    /// Polls until one waits.
+    fn polls(stream: &mut Stream) -> u32 {
+        let mut polls = 0;
+        while !stream.waits() {
+            stream.end_poll(false);
+            stream.end_poll(true);
+            polls += 1;
+        }
+        polls
     }
 
     #[test]
-    fn the_distance_grows_by_steps_as_far_as_the_producer_is_ahead() {
+    fn a_producer_that_is_fast_is_let_ahead() {
+        let (mut stream, producer) = (Stream::default(), Producer::new(20));
+        assert_eq!(polls(&mut stream), Stream::LEAST);
+        for _ in 0..100 {
+            let waited = producer.await_by(&mut stream);
+            assert!(waited >= 20 * 190, "{waited}");
+            assert!(stream.waits(), "before every poll of a stream");
+            stream.end_poll(true);
+        }
+    }
+
+    #[test]
+    fn the_longer_the_bodies_the_fewer_are_awaited() {
+        for (bytes, distance) in [(0, 191), (4095, 191), (4096, 95), (64 << 10, 11), (1 << 20, 0)] {
+            let (mut stream, mut producer) = (Stream::default(), Producer::new(200));
+            (producer.bytes, producer.most) = (bytes, distance + 1);
+            polls(&mut stream);
+            producer.await_by(&mut stream);
+            assert!(stream.waits(), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn attempts_in_vain_become_rare() {
+        let (mut stream, producer) = (Stream::default(), Producer::new(600));
+        let mut expected = Stream::LEAST;
+        for _ in 0..20 {
+            assert_eq!(polls(&mut stream), expected);
+            let waited = producer.await_by(&mut stream);
+            assert!(!stream.waits());
+            assert!(waited <= Stream::ATTEMPT + 1000, "{waited}");
+            expected = (2 * expected).min(Stream::MOST);
+        }
+        assert_eq!(expected, Stream::MOST);
+    }
+
+    #[test]
+    fn a_producer_that_waits_for_answers_costs_one_step() {
+        let mut producer = Producer::new(20);
+        producer.most = 64;
         let mut stream = Stream::default();
-        let mut after = |ahead: u32| {
-            stream.fall_behind(|frames| ahead > frames);
-            stream.distance
-        };
-        assert_eq!([100; 4].map(&mut after), [31, 47, 63, 63]);
-        assert_eq!(after(63), Stream::NEAR, "it is not as far ahead any more");
-        assert_eq!([30, 40, 100].map(&mut after), [31, 47, 63]);
-        assert_eq!(after(15), Stream::NEAR);
+        polls(&mut stream);
+        let waited = producer.await_by(&mut stream);
+        assert!(!stream.waits());
+        assert!(waited < 64 * 20 + 2 * Stream::FIRST_STEP, "{waited}");
+    }
+
+    #[test]
+    fn the_end_of_a_long_stream_is_no_attempt_in_vain() {
+        let (fast, slow) = (Producer::new(20), Producer::new(10_000));
+        let mut stream = Stream::default();
+        polls(&mut stream);
+        for (frames, expected) in [
+            (Stream::LONG, Stream::LEAST),
+            (Stream::LONG - 1, 2 * Stream::LEAST),
+        ] {
+            fast.await_by(&mut stream);
+            assert!(stream.waits());
+            (0..frames).for_each(|_| stream.end_poll(true));
+            let waited = slow.await_by(&mut stream);
+            assert!(waited < 2 * Stream::STEP, "{waited}");
+            assert_eq!(polls(&mut stream), expected);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_ends_an_attempt() {
+        let mut stream = Stream::default();
+        polls(&mut stream);
+        let reads = Cell::new(0);
+        stream.fall_behind(
+            0,
+            |_| {
+                reads.set(reads.get() + 1);
+                false
+            },
+            || 0,
+        );
+        assert!(!stream.waits());
+        assert_eq!(reads.get(), Stream::READS);
     }
 }

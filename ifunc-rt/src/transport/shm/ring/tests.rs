@@ -58,6 +58,20 @@ unsafe impl Shared for View {
         memory.words[slot].get()
     }
 
+    fn consumer_takes(&self) -> bool {
+        true
+    }
+
+    fn take_slot((memory, slot): (&Memory, usize), word: u64) {
+        let [one, _] = memory.words[slot].get();
+        memory.words[slot].set([one, word]);
+    }
+
+    fn take_body(&self, at: usize, len: usize) {
+        // SAFETY: as in `data`: the bodies of one run are not longer than the ring.
+        unsafe { std::ptr::write_bytes(self.data(at), 0xAA, len) };
+    }
+
     fn publish(&self, frame: u64, words: [u64; 2], commit: u64) {
         let (memory, slot) = self.slot(frame);
         memory.words[slot].set(words);

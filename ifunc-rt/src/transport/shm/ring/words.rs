@@ -68,6 +68,12 @@ pub(in super::super) fn store_words<W: Word<u64>>(words: &[W; 2], values: [u64; 
     }
 }
 
+/// Stores word 2 of a slot whose commit word was loaded, before its release is published.
+#[inline(always)]
+pub(in super::super) fn store_second_word<W: Word<u64>>([_, two]: &[W; 2], value: u64) {
+    two.store(value, Ordering::Relaxed);
+}
+
 /// Loads what the consumer released. Its last use of that came before.
 #[inline(always)]
 pub(in super::super) fn load_credits<W: Word<u64>>([frames, bytes]: &[W; 2]) -> [u64; 2] {

@@ -160,9 +160,9 @@ fn hints_tell_what_polls_find() {
     for _ in 0..100 {
         consumer.end_poll(true);
     }
-    assert!(consumer.stream.is_stream());
+    assert!(consumer.stream.waits());
     consumer.begin_poll();
-    assert!(!consumer.stream.is_stream(), "nothing comes");
+    assert!(!consumer.stream.waits(), "nothing comes");
     for (announces, asleep) in [
         (Consumer::park as fn(&mut Consumer<View>), true),
         (Consumer::disarm, false),
