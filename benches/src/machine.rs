@@ -57,6 +57,11 @@ pub(crate) struct Machine {
     pub(crate) disturbed: Vec<String>,
 }
 
+/// Whether the processor is one of AMD's.
+pub(crate) fn is_amd() -> bool {
+    read("/proc/cpuinfo").contains("AuthenticAMD")
+}
+
 /// An observation of the machine during a run.
 pub(crate) struct Observation {
     machine: Machine,

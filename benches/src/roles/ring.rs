@@ -14,6 +14,7 @@ use ifunc_bench_ifuncs::{Fresh, Tally, words};
 
 use super::time_slots;
 use crate::cores::spawn_on;
+use crate::machine::is_amd;
 use crate::pair::Pattern;
 use crate::program::Starter;
 use crate::slots::{Payload, Slot, seed};
@@ -23,8 +24,10 @@ const SLOTS: u64 = 4096;
 const DATA: usize = 2 << 20;
 /// Bytes of a body that lies in its slot.
 pub(super) const INLINE: usize = 40;
-/// Messages that the consumer of a stream takes at once, as far behind the producer: otherwise it reads slots while they are written.
-const TOGETHER: u64 = 16;
+/// Messages that the consumer of a stream takes at once.
+const TOGETHER: u64 = 64;
+/// Messages between the last of those and the producer: otherwise the consumer's processor fetches slots that are written at that time.
+const BEHIND: u64 = 128;
 /// Slots between the one that is written and the one whose line the producer requests.
 const AHEAD: u64 = 6;
 
@@ -204,16 +207,32 @@ impl Ring {
         sum
     }
 
-    /// Receives a stream and returns what its handlers counted.
-    fn consume(&self, operations: u64) -> Tally {
+    /// Stores into the lines of a message that was handled: on some processors the producer waits for lines that the consumer has only read.
+    #[inline]
+    fn take(&self, number: u64, size: usize) {
+        self.cell(number).unused.store(0, Ordering::Relaxed);
+        for at in (0..beside(size)).step_by(size_of::<Cell>()) {
+            // SAFETY: the consumer is done with these bytes, and has not released them.
+            unsafe { self.beside(number).add(at).write_volatile(0) };
+        }
+    }
+
+    /// Receives a stream of messages of `size` bytes, and returns what its handlers counted.
+    fn consume(&self, operations: u64, size: usize) -> Tally {
         let handlers = black_box(HANDLERS);
+        let takes = is_amd();
         let mut tally = Tally::default();
         let (mut next, mut due) = (0, self.lap());
+        let together = TOGETHER.min(self.capacity);
+        let behind = BEHIND.min((self.capacity / 2).saturating_sub(together));
         while next < operations {
-            let last = (next + TOGETHER.min(self.capacity)).min(operations);
-            self.wait_for(last - 1);
+            let last = (next + together).min(operations);
+            self.wait_for((last + behind).min(operations) - 1);
             for number in next..last {
                 self.handle(number, &handlers, &mut tally);
+                if takes {
+                    self.take(number, size);
+                }
             }
             next = last;
             if next >= due || next == operations {
@@ -361,7 +380,9 @@ pub(super) fn run(starter: Starter) -> Result<()> {
 fn stream(messages: &Messages, peer: usize) -> Result<Duration> {
     let ring = &messages.ring();
     std::thread::scope(|scope| {
-        let consumer = spawn_on(scope, peer, || ring.consume(messages.slot.operations))?;
+        let consumer = spawn_on(scope, peer, || {
+            ring.consume(messages.slot.operations, messages.slot.size)
+        })?;
         let started = Instant::now();
         let sum = ring.produce(messages);
         let took = started.elapsed();
