@@ -542,7 +542,8 @@ impl<S: Shared> Consumer<S> {
     #[inline]
     fn release_body(&self, len: usize, count: usize) -> u64 {
         let bytes = footprint(len);
-        if self.takes {
+        // One that may have been staged is not read from the producer's cache.
+        if self.takes && len < staging::LEAST {
             self.shared.take_body(self.data_at(), bytes as usize * count);
         }
         bytes
