@@ -227,7 +227,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             match completed {
                 Ok(completed) => {
                     rx.release();
-                    if completed == token && token != 0 && rx.first_quantum() == 1 {
+                    // What is behind it may be the next answer, or nothing that is here without another look.
+                    if completed == token && token != 0 && (rx.first_quantum() == 1 || rx.is_drained()) {
                         return true;
                     }
                     left -= 1;

@@ -54,8 +54,8 @@ const PATHS: &[Path] = &[
         what: "poll-many",
         messages: BATCH,
         own: alone,
-        usual: 111.0,
-        first: 111.0,
+        usual: 113.0,
+        first: 113.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
@@ -78,8 +78,8 @@ const PATHS: &[Path] = &[
         what: "batch-poll",
         messages: TOGETHER,
         own: together,
-        usual: 5.5,
-        first: 5.5,
+        usual: 5.9,
+        first: 5.9,
     },
     // The source: as `batch-send`, with `call_many`.
     Path {
@@ -94,8 +94,8 @@ const PATHS: &[Path] = &[
         what: "batch-answer",
         messages: TOGETHER,
         own: together,
-        usual: 13.8,
-        first: 13.8,
+        usual: 14.2,
+        first: 14.2,
     },
     // The source: receives the answers to a batch.
     Path {

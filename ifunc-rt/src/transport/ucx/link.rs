@@ -564,9 +564,8 @@ impl Inbound for Receiver {
     }
 
     fn is_drained(&self) -> bool {
-        let engine = &self.handle.engine;
-        // All frames of the poll were counted when it began.
-        engine.unread.get() == 0 && engine.polling.is_here() && !self.handle.signs.is_gone() && !self.owes()
+        let signs = &self.handle.signs;
+        !signs.arrived.load(Ordering::Acquire) && !signs.is_gone() && !self.owes()
     }
 
     fn settle(&mut self) {

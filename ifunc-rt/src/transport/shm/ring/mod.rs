@@ -453,13 +453,24 @@ impl<S: Shared> Consumer<S> {
         }
     }
 
-    /// Whether more than `frames` frames have arrived, by reading the slot of the last of them. `true` also where the ring
-    /// has few slots.
+    /// Whether more than `frames` frames have arrived, by reading the slot of the last of them.
     #[inline]
     fn has_more_than(&self, frames: u32) -> bool {
-        let (taken, slots) = (self.window.released().frames, self.window.capacity().frames);
-        let (sequence, _) = split_commit_word(self.commit_of(taken + u64::from(frames)));
-        slots < 8 * u64::from(frames) || sequence == self.expected().wrapping_add(frames)
+        let (sequence, _) = split_commit_word(self.commit_of(self.next() + u64::from(frames)));
+        sequence == self.expected().wrapping_add(frames)
+    }
+
+    /// How far to stay behind a producer that streams, by what was consumed since this was asked last: not so far that the producer lacks
+    /// credit.
+    fn distance(&mut self) -> u32 {
+        let consumed = self.window.released();
+        let before = std::mem::replace(&mut self.polled, consumed);
+        let bytes = (consumed.data - before.data)
+            .checked_div(consumed.frames - before.frames)
+            .unwrap_or(0);
+        let Credits { frames, data } = self.window.capacity();
+        let most = (frames / 8).min(data / 4 / bytes.max(1));
+        Stream::distance(bytes).min(most as u32)
     }
 
     /// Holds the next frame if it has arrived and its body lies in its slot. Returns it, and its body.
@@ -738,14 +749,8 @@ impl<S: Shared> Inbound for Consumer<S> {
     fn begin_poll(&mut self) {
         if self.stream.waits() {
             let mut stream = std::mem::take(&mut self.stream);
-            let consumed = self.window.released();
-            let polled = std::mem::replace(&mut self.polled, consumed);
-            let bytes = (consumed.data - polled.data).checked_div(consumed.frames - polled.frames);
-            stream.fall_behind(
-                bytes.unwrap_or(0),
-                |frames| self.has_more_than(frames),
-                prefetch::ticks,
-            );
+            let distance = self.distance();
+            stream.fall_behind(distance, |frames| self.has_more_than(frames), prefetch::ticks);
             self.stream = stream;
         }
     }

@@ -55,15 +55,19 @@ impl Stream {
         self.streams || self.left == 0
     }
 
-    /// Waits until the producer is far enough ahead, or turns out not to stream. A frame has `bytes` bytes; `has_more_than` says whether more
-    /// than so many frames have arrived; `ticks` reads a clock of some two gigahertz.
+    /// The distance for frames whose bodies have so many bytes.
+    pub(super) fn distance(bytes: u64) -> u32 {
+        Self::DISTANCE / (1 + bytes / Self::BYTES) as u32
+    }
+
+    /// Waits until the producer is `distance` ahead, or turns out not to stream. `has_more_than` says whether more than so many frames have
+    /// arrived; `ticks` reads a clock of some two gigahertz.
     pub(super) fn fall_behind(
         &mut self,
-        bytes: u64,
+        distance: u32,
         has_more_than: impl Fn(u32) -> bool,
         ticks: impl Fn() -> u64,
     ) {
-        let distance = Self::DISTANCE / (1 + bytes / Self::BYTES) as u32;
         if self.streams && has_more_than(distance) {
             return;
         }
@@ -138,7 +142,7 @@ mod tests {
         fn await_by(&self, stream: &mut Stream) -> u64 {
             self.now.set(0);
             let ahead = |frames| self.now.get() / self.per_frame > u64::from(frames) && frames < self.most;
-            stream.fall_behind(self.bytes, ahead, || {
+            stream.fall_behind(Stream::distance(self.bytes), ahead, || {
                 self.now.set(self.now.get() + 16);
                 self.now.get()
             });
@@ -229,7 +233,7 @@ mod tests {
         polls(&mut stream);
         let reads = Cell::new(0);
         stream.fall_behind(
-            0,
+            Stream::distance(0),
             |_| {
                 reads.set(reads.get() + 1);
                 false

@@ -101,37 +101,51 @@ fn a_producer_knows_what_was_released() {
     assert_eq!([1, 2].map(|n| producer.is_unconsumed(n)), [true, true]);
 }
 
-/// How far a producer is ahead is read from one slot, unless the ring has few.
+/// How far a producer is ahead is read from one slot.
 #[test]
 fn a_consumer_sees_how_far_its_producer_is_ahead() {
-    for slots in [16, 64] {
-        let (_, mut producer, mut consumer) = rings(RingSize {
-            slots,
-            data: RingSize::MIN_DATA,
-        });
-        let mut send = |count: u32| {
-            for _ in 0..count {
-                producer.reserve(1, 1).unwrap().unwrap();
-                producer.commit(Header::new(Kind::Exec, 7, 9), 1);
-            }
-        };
-        send(3);
+    let (_, mut producer, mut consumer) = rings(RingSize {
+        slots: 64,
+        data: RingSize::MIN_DATA,
+    });
+    let mut send = |count: u32| {
+        for _ in 0..count {
+            producer.reserve(1, 1).unwrap().unwrap();
+            producer.commit(Header::new(Kind::Exec, 7, 9), 1);
+        }
+    };
+    send(3);
+    for _ in 0..3 {
+        consumer.peek().unwrap().unwrap();
+        consumer.release();
+    }
+    assert_eq!([0, 3, 9].map(|frames| consumer.has_more_than(frames)), [false; 3]);
+    send(2);
+    assert_eq!(
+        [0, 1, 2].map(|frames| consumer.has_more_than(frames)),
+        [true, true, false]
+    );
+}
+
+/// A consumer never stays so far behind that its producer has no credit left.
+#[test]
+fn the_distance_to_a_stream_leaves_the_producer_credit() {
+    const DATA: u32 = 1 << 20;
+    for (slots, len, expected) in [
+        (4096, 1, 191),
+        (64, 1, 8),
+        (4096, 1 << 10, 191),
+        (4096, 2 << 10, 128),
+        (4096, 64 << 10, 4),
+    ] {
+        let (_, mut producer, mut consumer) = rings(RingSize { slots, data: DATA });
         for _ in 0..3 {
+            producer.reserve(len, 1).unwrap().unwrap();
+            producer.commit(Header::new(Kind::Exec, 7, 9), len);
             consumer.peek().unwrap().unwrap();
             consumer.release();
         }
-        assert_eq!([0, 1, 2].map(|frames| consumer.has_more_than(frames)), [false; 3]);
-        // A ring of 16 slots is not read as far ahead as three of them.
-        assert_eq!(
-            [3, 8].map(|frames| consumer.has_more_than(frames)),
-            [slots == 16; 2]
-        );
-        assert!(consumer.has_more_than(9));
-        send(2);
-        assert_eq!(
-            [0, 1, 2].map(|frames| consumer.has_more_than(frames)),
-            [true, true, false]
-        );
+        assert_eq!(consumer.distance(), expected, "{slots} slots, {len} bytes");
     }
 }
 
