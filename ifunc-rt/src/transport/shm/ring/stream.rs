@@ -11,17 +11,20 @@
 /// lets some polls pass, waits once, and lets more pass before each further attempt that was in vain.
 #[derive(Clone, Copy)]
 pub(super) struct Stream {
-    /// Polls that find a frame: before the next attempt; in a stream, before it counts as a long one.
-    left: u32,
+    /// Polls that found a frame.
+    found: u64,
+    /// How many there are at the next attempt; in a stream, at which it is a long one.
+    due: u64,
     /// Polls between the last attempt and the next one.
-    interval: u32,
+    interval: u64,
     streams: bool,
 }
 
 impl Default for Stream {
     fn default() -> Self {
         Self {
-            left: Self::LEAST,
+            found: 0,
+            due: Self::LEAST,
             interval: Self::LEAST,
             streams: false,
         }
@@ -30,10 +33,10 @@ impl Default for Stream {
 
 impl Stream {
     /// Polls before an attempt: at least, and at most.
-    const LEAST: u32 = 16;
-    const MOST: u32 = 1 << 16;
+    const LEAST: u64 = 16;
+    const MOST: u64 = 1 << 16;
     /// Polls of a long stream, after whose end the next attempt comes soon.
-    const LONG: u32 = 8;
+    const LONG: u64 = 8;
     /// Frames between the two, if they are short. A poll takes up to 64. A processor that reads so many slots in their order fetches up to a
     /// page ahead, which is 64 slots more (127 is as slow as none between distant cores, 255 no faster).
     const DISTANCE: u32 = 191;
@@ -52,7 +55,11 @@ impl Stream {
     /// Whether the next poll waits.
     #[inline]
     pub(super) fn waits(&self) -> bool {
-        self.streams || self.left == 0
+        self.streams || self.is_due()
+    }
+
+    fn is_due(&self) -> bool {
+        self.found >= self.due
     }
 
     /// The distance for frames whose bodies have so many bytes.
@@ -91,11 +98,11 @@ impl Stream {
             }
             false
         };
-        let is_long = self.streams && self.left == 0;
+        let is_long = self.streams && self.is_due();
         let streamed = std::mem::replace(&mut self.streams, Self::STEPS.into_iter().all(comes));
         if self.streams {
             if !streamed {
-                self.left = Self::LONG;
+                self.due = self.found + Self::LONG;
             }
             return;
         }
@@ -104,13 +111,13 @@ impl Stream {
         } else {
             (2 * self.interval).min(Self::MOST)
         };
-        self.left = self.interval;
+        self.due = self.found + self.interval;
     }
 
     /// A poll ended; `found` a frame or nothing.
     #[inline]
     pub(super) fn end_poll(&mut self, found: bool) {
-        self.left = self.left.saturating_sub(u32::from(found));
+        self.found += u64::from(found);
     }
 }
 
@@ -151,7 +158,7 @@ mod tests {
     }
 
     /// Polls until one waits.
-    fn polls(stream: &mut Stream) -> u32 {
+    fn polls(stream: &mut Stream) -> u64 {
         let mut polls = 0;
         while !stream.waits() {
             stream.end_poll(false);
