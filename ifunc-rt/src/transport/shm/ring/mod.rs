@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Slot `n % slots` holds frame number `n` (from 0), whose sequence is `n + 1`. Zeroed memory and old laps never match, so the
-//! consumer clears nothing. Only this offset is ever a commit word, so no body looks like one. No message says where a body
+//! consumer clears nothing; it may store word 2 again as it was, and into bodies that it has consumed
+//! ([`line_owner`](super::line_owner)). Only this offset is ever a commit word, so no body looks like one. No message says where a body
 //! lies: both sides advance a cursor by the length of each body that is not inline, rounded up to
 //! [`BODY_ALIGN`].
 //!
