@@ -228,7 +228,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 Ok(completed) => {
                     rx.release();
                     // What is behind it may be the next answer, or nothing that is here without another look.
-                    if completed == token && token != 0 && (rx.first_quantum() == 1 || rx.is_drained()) {
+                    let ends = rx.first_quantum() == 1 || rx.is_drained() && !self.order.is_next_parked();
+                    if ends && completed == token && token != 0 {
                         return true;
                     }
                     left -= 1;

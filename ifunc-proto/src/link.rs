@@ -222,7 +222,7 @@ pub trait Inbound {
     #[inline(always)]
     fn prefetch_body(&self) {}
 
-    /// A poll begins. A transport may wait here for a stream to get ahead, some twenty microseconds at most.
+    /// A poll begins. A transport may wait here for a stream to get ahead, some thirty microseconds at most, and in a stream eight.
     #[inline(always)]
     fn begin_poll(&mut self) {}
 

@@ -52,6 +52,8 @@ pub(super) struct Ring {
     capacity: u64,
     /// Bytes of each message that do not lie in its slot.
     stride: usize,
+    /// Whether the consumer stores into the lines that it has read.
+    takes: bool,
 }
 
 /// Messages that the consumer is done with.
@@ -80,6 +82,7 @@ impl Ring {
             released: Released::default(),
             capacity: fit.clamp(1, SLOTS),
             stride,
+            takes: is_amd(),
         }
     }
 
@@ -220,7 +223,6 @@ impl Ring {
     /// Receives a stream of messages of `size` bytes, and returns what its handlers counted.
     fn consume(&self, operations: u64, size: usize) -> Tally {
         let handlers = black_box(HANDLERS);
-        let takes = is_amd();
         let mut tally = Tally::default();
         let (mut next, mut due) = (0, self.lap());
         let together = TOGETHER.min(self.capacity);
@@ -230,7 +232,7 @@ impl Ring {
             self.wait_for((last + behind).min(operations) - 1);
             for number in next..last {
                 self.handle(number, &handlers, &mut tally);
-                if takes {
+                if self.takes {
                     self.take(number, size);
                 }
             }

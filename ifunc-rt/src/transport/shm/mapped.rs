@@ -144,7 +144,7 @@ unsafe impl Shared for Mapped {
     #[inline]
     fn take_body(&self, at: usize, len: usize) {
         for line in (at..at + len).step_by(nontemporal::LINE) {
-            // SAFETY: `at` is a cursor in the data ring, and bodies that were consumed together are not longer than that is; it is mapped
+            // SAFETY: `at` is a cursor in the data ring, and bodies that were consumed together are at most as long as that is; it is mapped
             // twice. A line is aligned for a word. The producer writes there after it has got the credits of these bodies, which this side
             // publishes later; a peer that breaks the protocol finds its own bytes changed.
             unsafe { self.data.add(line).cast::<u64>().write_volatile(0) };

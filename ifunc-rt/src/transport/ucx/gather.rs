@@ -240,6 +240,12 @@ impl Polling {
         self.thread.load(Ordering::Relaxed) == this_thread()
     }
 
+    /// Whether something is gathered, which any progress of UCX sends.
+    #[inline]
+    pub(super) fn is_gathered(&self) -> bool {
+        self.is_gathered.load(Ordering::Relaxed)
+    }
+
     /// Whether this thread is in a poll, and there is nothing to accept in it.
     #[inline]
     pub(super) fn accepts_none(&self) -> bool {
@@ -272,7 +278,7 @@ impl PollScope for Engine {
 
     fn end(&self) {
         self.polling.thread.store(0, Ordering::Relaxed);
-        if self.polling.is_gathered.load(Ordering::Relaxed) {
+        if self.polling.is_gathered() {
             self.lock().send_gathered();
         }
     }

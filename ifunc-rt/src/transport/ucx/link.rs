@@ -564,8 +564,10 @@ impl Inbound for Receiver {
     }
 
     fn is_drained(&self) -> bool {
-        let signs = &self.handle.signs;
-        !signs.arrived.load(Ordering::Acquire) && !signs.is_gone() && !self.owes()
+        let (signs, polling) = (&self.handle.signs, &self.handle.engine.polling);
+        // Outside of a poll, another look sends what is gathered.
+        let ends = polling.is_here() || !polling.is_gathered();
+        ends && !signs.arrived.load(Ordering::Acquire) && !signs.is_gone() && !self.owes()
     }
 
     fn settle(&mut self) {

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! Slot `n % slots` holds frame number `n` (from 0), whose sequence is `n + 1`. Zeroed memory and old laps never match, so the
-//! consumer clears nothing; it may store word 2 again as it was, and into bodies that it has consumed
-//! ([`line_owner`](super::line_owner)). Only this offset is ever a commit word, so no body looks like one. No message says where a body
+//! consumer clears no commit word. It may overwrite the rest of what it has consumed ([`line_owner`](super::line_owner)). Only this offset is ever a commit word, so no body looks like one. No message says where a body
 //! lies: both sides advance a cursor by the length of each body that is not inline, rounded up to
 //! [`BODY_ALIGN`].
 //!
@@ -347,8 +346,9 @@ pub(crate) struct Consumer<S> {
     /// Why the ring cannot be read any more.
     broken: Option<&'static str>,
     stream: Stream,
-    /// What was released before the last poll that waited.
+    /// What was released before the last poll that waited, and the distance that it kept.
     polled: Credits,
+    distance: u32,
 }
 
 /// What the last `peek` returned: words and length are copied out of shared memory once.
@@ -390,7 +390,7 @@ fn longest(what: What, data: u64) -> u64 {
     }
 }
 
-/// The words of a slot whose frame has arrived. If the consumer takes lines, the slot's is its own then.
+/// The words of a slot whose frame has arrived. A consumer that takes lines stores into the slot's, so that its core owns it.
 #[inline(always)]
 fn take_words<S: Shared>(takes: bool, slot: S::Slot<'_>) -> [u64; 2] {
     let words = S::load_words(slot);
@@ -417,6 +417,7 @@ impl<S: Shared> Consumer<S> {
             broken: None,
             stream: Stream::default(),
             polled: Credits::default(),
+            distance: 0,
         }
     }
 
@@ -461,17 +462,18 @@ impl<S: Shared> Consumer<S> {
         sequence == self.expected().wrapping_add(frames)
     }
 
-    /// How far to stay behind a producer that streams, by what was consumed since this was asked last: not so far that the producer lacks
-    /// credit.
+    /// How far to stay behind a producer that streams, by what was consumed since this was asked last. 0: the ring is too small for the
+    /// distance, which would leave the producer without credit.
     fn distance(&mut self) -> u32 {
         let consumed = self.window.released();
         let before = std::mem::replace(&mut self.polled, consumed);
-        let bytes = (consumed.data - before.data)
-            .checked_div(consumed.frames - before.frames)
-            .unwrap_or(0);
-        let Credits { frames, data } = self.window.capacity();
-        let most = (frames / 8).min(data / 4 / bytes.max(1));
-        Stream::distance(bytes).min(most as u32)
+        if let Some(bytes) = (consumed.data - before.data).checked_div(consumed.frames - before.frames) {
+            let Credits { frames, data } = self.window.capacity();
+            let distance = Stream::distance(bytes);
+            let most = (frames / 8).min(data / 2 / bytes.max(1));
+            self.distance = if u64::from(distance) > most { 0 } else { distance };
+        }
+        self.distance
     }
 
     /// Holds the next frame if it has arrived and its body lies in its slot. Returns it, and its body.
@@ -554,7 +556,7 @@ impl<S: Shared> Consumer<S> {
     #[inline]
     fn release_body(&self, len: usize, count: usize) -> u64 {
         let bytes = footprint(len);
-        // One that may have been staged is not read from the producer's cache.
+        // A longer one may have been staged: it is not read from the producer's cache.
         if self.takes && len < staging::LEAST {
             self.shared.take_body(self.data_at(), bytes as usize * count);
         }

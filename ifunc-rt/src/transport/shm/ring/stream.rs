@@ -13,7 +13,7 @@
 pub(super) struct Stream {
     /// Polls that found a frame.
     found: u64,
-    /// How many there are at the next attempt; in a stream, at which it is a long one.
+    /// How many there are at the next attempt; in a stream, when it counts as long.
     due: u64,
     /// Polls between the last attempt and the next one.
     interval: u64,
@@ -40,12 +40,16 @@ impl Stream {
     /// Frames between the two, if they are short. A poll takes up to 64. A processor that reads so many slots in their order fetches up to a
     /// page ahead, which is 64 slots more (127 is as slow as none between distant cores, 255 no faster).
     const DISTANCE: u32 = 191;
+    /// With fewer, every message would look like a stream.
+    const SHORTEST: u32 = 4;
     /// Bytes of bodies that take as long as a frame.
     const BYTES: u64 = 4 << 10;
     /// The parts of the distance that are awaited one after the other, in 192ths. The first frames may still come slowly.
     const STEPS: [u32; 15] = [4, 8, 12, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192];
     /// Ticks of 16 frames of a stream: a producer that takes longer than 0.1 microseconds for a frame waits for something else.
     const STEP: u64 = 4096;
+    /// Ticks of a wait in a stream, for the frames of one poll: other connections of the target wait as long.
+    const WAIT: u64 = 4 * Self::STEP;
     /// Ticks of a step of an attempt, and of the whole attempt: the first frames are those that the consumer was too close to.
     const FIRST_STEP: u64 = 2 * Self::STEP;
     const ATTEMPT: u64 = 16 * Self::STEP;
@@ -67,7 +71,7 @@ impl Stream {
         Self::DISTANCE / (1 + bytes / Self::BYTES) as u32
     }
 
-    /// Waits until the producer is `distance` ahead, or turns out not to stream. `has_more_than` says whether more than so many frames have
+    /// Waits until the producer is `distance` ahead (0: never), or turns out not to stream. `has_more_than` says whether more than so many frames have
     /// arrived; `ticks` reads a clock of some two gigahertz.
     pub(super) fn fall_behind(
         &mut self,
@@ -75,13 +79,18 @@ impl Stream {
         has_more_than: impl Fn(u32) -> bool,
         ticks: impl Fn() -> u64,
     ) {
+        if distance < Self::SHORTEST {
+            self.streams = false;
+            self.due = self.found + Self::MOST;
+            return;
+        }
         if self.streams && has_more_than(distance) {
             return;
         }
-        let most = if self.streams {
-            Self::STEP
+        let (most, all) = if self.streams {
+            (Self::STEP, Self::WAIT)
         } else {
-            Self::FIRST_STEP
+            (Self::FIRST_STEP, Self::ATTEMPT)
         };
         let began = ticks();
         let comes = |part| {
@@ -92,7 +101,7 @@ impl Stream {
                 }
                 std::hint::spin_loop();
                 let now = ticks();
-                if now.wrapping_sub(step) > most || now.wrapping_sub(began) > Self::ATTEMPT {
+                if now.wrapping_sub(step) > most || now.wrapping_sub(began) > all {
                     break;
                 }
             }
@@ -182,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_longer_the_bodies_the_fewer_are_awaited() {
-        for (bytes, distance) in [(0, 191), (4095, 191), (4096, 95), (64 << 10, 11), (1 << 20, 0)] {
+        for (bytes, distance) in [(0, 191), (4095, 191), (4096, 95), (64 << 10, 11), (128 << 10, 5)] {
             let (mut stream, mut producer) = (Stream::default(), Producer::new(200));
             (producer.bytes, producer.most) = (bytes, distance + 1);
             polls(&mut stream);

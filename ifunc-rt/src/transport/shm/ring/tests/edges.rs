@@ -133,10 +133,11 @@ fn the_distance_to_a_stream_leaves_the_producer_credit() {
     const DATA: u32 = 1 << 20;
     for (slots, len, expected) in [
         (4096, 1, 191),
-        (64, 1, 8),
+        (1024, 1, 0),
         (4096, 1 << 10, 191),
-        (4096, 2 << 10, 128),
-        (4096, 64 << 10, 4),
+        (4096, 2 << 10, 191),
+        (4096, 4 << 10, 95),
+        (4096, 128 << 10, 0),
     ] {
         let (_, mut producer, mut consumer) = rings(RingSize { slots, data: DATA });
         for _ in 0..3 {
