@@ -227,7 +227,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             match completed {
                 Ok(completed) => {
                     rx.release();
-                    // What is behind it may be the next answer, or nothing that is here without another look.
+                    // Nothing else is here without another look; or, over a ring, a look takes the next slot's line from the peer.
                     let ends = rx.first_quantum() == 1 || rx.is_drained() && !self.order.is_next_parked();
                     if ends && completed == token && token != 0 {
                         return true;

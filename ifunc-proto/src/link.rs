@@ -236,8 +236,8 @@ pub trait Inbound {
     /// A poll ended, which `found` a frame or nothing.
     fn end_poll(&mut self, _found: bool) {}
 
-    /// Whether a poll that has processed a frame ends without a look at what is behind: nothing else is here, and to look would be a system
-    /// call.
+    /// Whether a poll that has processed a frame ends without a look at what is behind: nothing else is here, and to look may be a
+    /// system call.
     #[inline(always)]
     fn is_drained(&self) -> bool {
         false

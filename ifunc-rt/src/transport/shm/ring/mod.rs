@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Slot `n % slots` holds frame number `n` (from 0), whose sequence is `n + 1`. Zeroed memory and old laps never match, so the
-//! consumer clears no commit word. It may overwrite the rest of what it has consumed ([`line_owner`](super::line_owner)). Only this offset is ever a commit word, so no body looks like one. No message says where a body
-//! lies: both sides advance a cursor by the length of each body that is not inline, rounded up to
+//! consumer clears no commit word. It may overwrite the rest of what it has consumed
+//! ([`line_owner`](super::line_owner)). Only this offset is ever a commit word, so no body looks like one. No message says where a
+//! body lies: both sides advance a cursor by the length of each body that is not inline, rounded up to
 //! [`BODY_ALIGN`].
 //!
 //! The consumer publishes what it released ([`window`](crate::transport::window)) every quarter lap and when no more frames have

@@ -44,7 +44,8 @@ impl Stream {
     const SHORTEST: u32 = 4;
     /// Bytes of bodies that take as long as a frame.
     const BYTES: u64 = 4 << 10;
-    /// The parts of the distance that are awaited one after the other, in 192ths. The first frames may still come slowly.
+    /// The frames of [`DISTANCE`](Self::DISTANCE) that are awaited one after the other, each counted; of a shorter distance, as large parts.
+    /// The first frames may still come slowly.
     const STEPS: [u32; 15] = [4, 8, 12, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192];
     /// Ticks of 16 frames of a stream: a producer that takes longer than 0.1 microseconds for a frame waits for something else.
     const STEP: u64 = 4096;
@@ -71,8 +72,8 @@ impl Stream {
         Self::DISTANCE / (1 + bytes / Self::BYTES) as u32
     }
 
-    /// Waits until the producer is `distance` ahead (0: never), or turns out not to stream. `has_more_than` says whether more than so many frames have
-    /// arrived; `ticks` reads a clock of some two gigahertz.
+    /// Waits until the producer is `distance` ahead (0: never), or turns out not to stream. `has_more_than` says whether more than so many
+    /// frames have arrived; `ticks` reads a clock of some two gigahertz.
     pub(super) fn fall_behind(
         &mut self,
         distance: u32,
@@ -94,7 +95,7 @@ impl Stream {
         };
         let began = ticks();
         let comes = |part| {
-            let (frames, step) = (distance * part / 192, ticks());
+            let (frames, step) = (distance * part / (Self::DISTANCE + 1), ticks());
             for _ in 0..Self::READS {
                 if has_more_than(frames) {
                     return true;
@@ -107,20 +108,19 @@ impl Stream {
             }
             false
         };
-        let is_long = self.streams && self.is_due();
-        let streamed = std::mem::replace(&mut self.streams, Self::STEPS.into_iter().all(comes));
-        if self.streams {
-            if !streamed {
-                self.due = self.found + Self::LONG;
+        let streams = Self::STEPS.into_iter().all(comes);
+        match (self.streams, streams) {
+            (true, true) => {}
+            (false, true) => self.due = self.found + Self::LONG,
+            (streamed, false) => {
+                self.interval = match streamed && self.is_due() {
+                    true => Self::LEAST,
+                    false => (2 * self.interval).min(Self::MOST),
+                };
+                self.due = self.found + self.interval;
             }
-            return;
         }
-        self.interval = if is_long {
-            Self::LEAST
-        } else {
-            (2 * self.interval).min(Self::MOST)
-        };
-        self.due = self.found + self.interval;
+        self.streams = streams;
     }
 
     /// A poll ended; `found` a frame or nothing.
