@@ -62,6 +62,7 @@ mod source;
 mod target;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod ticks;
 mod transport;
 mod travel;
 #[cfg(feature = "ucx")]

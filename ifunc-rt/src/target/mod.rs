@@ -11,6 +11,7 @@ mod duplex;
 mod escape;
 mod join;
 mod one_way;
+mod pauses;
 mod peers;
 mod poll;
 mod raw;

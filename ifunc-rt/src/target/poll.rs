@@ -17,6 +17,7 @@ use ifunc_abi::hello::Roles;
 use super::argument::Argument;
 use super::duplex::{Duplex, own_key};
 use super::one_way::OneWay;
+use super::pauses::Pauses;
 use super::rotation::Rotation;
 use super::served::{Execution, State};
 use super::tasks::Tasks;
@@ -25,6 +26,7 @@ use crate::driver::backoff::{Backoff, Next};
 use crate::group::Nodes;
 use crate::policy::SourceInfo;
 use crate::source::connection as source;
+use crate::ticks::ticks;
 use crate::transport::{Key, Link, Listener, PollScope};
 use crate::{Source, SourceError};
 
@@ -233,6 +235,8 @@ pub(super) struct Links {
     pub(super) listener: Box<dyn Listener>,
     /// What the listener wants around each poll of this thread.
     scope: Option<Arc<dyn PollScope>>,
+    /// Where polls read the rings of connections: there is no scope.
+    pauses: Option<Pauses>,
     /// Links that the target made and that its listener does not name.
     connected: Vec<Key>,
     /// Polls since the last review.
@@ -257,10 +261,12 @@ pub(super) struct Links {
 impl Links {
     /// No connections yet.
     pub(super) fn new(listener: Box<dyn Listener>) -> Self {
+        let scope = listener.poll_scope();
         Self {
             active: Rotation::new(),
             parked: KeyMap::default(),
-            scope: listener.poll_scope(),
+            pauses: scope.is_none().then(Pauses::default),
+            scope,
             listener,
             connected: Vec::new(),
             polls: 0,
@@ -496,6 +502,9 @@ impl Links {
     fn poll_all(&mut self, mut execution: Execution<'_>) -> usize {
         let host = execution.host;
         let (mut handled, mut at) = (0, 0);
+        if let Some(pauses) = &mut self.pauses {
+            pauses.before_round(ticks);
+        }
         loop {
             // Frames come from other cores while this one works for the connections before them: first the slot, then the body.
             if let Some(second) = self.active.get_mut(at + 2) {
@@ -514,6 +523,9 @@ impl Links {
                 }
                 Err(ConnectionEnded) => self.forget(host, at),
             }
+        }
+        if let Some(pauses) = &mut self.pauses {
+            pauses.after_round(handled, at, ticks);
         }
         // The first one is counted already.
         self.polls += at.saturating_sub(1);

@@ -12,6 +12,7 @@ use super::pace::Pace;
 use super::ring::shared::{Shared, SideState};
 use super::ring::words;
 use super::segment::{Apart, Side, SideWords, Slot};
+use crate::ticks::ticks;
 use crate::transport::{nontemporal, prefetch};
 
 /// Slots between the committed one and the one whose line the producer requests: as many as it fills while a line comes. What
@@ -187,7 +188,7 @@ unsafe impl Shared for Mapped {
         }
         let moves = len <= MOVED;
         let per_byte = if moves { len / 4 * 3 } else { len / 4 };
-        let streams = self.pace.streams((STREAM + per_byte) as u64, prefetch::ticks);
+        let streams = self.pace.streams((STREAM + per_byte) as u64, ticks);
         if !streams && moves {
             prefetch::each_line(self.data(at), len, prefetch::for_others);
         }

@@ -34,10 +34,10 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, Kind, commit_word
 use self::shared::{Shared, SideState};
 use self::staging::Staging;
 use self::stream::Stream;
+use crate::ticks::ticks;
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 use crate::transport::{
     Body, Frame, FrameRun, Inbound, LinkError, MIN_RUN, Outbound, Park, Reserved, RingSize, nontemporal,
-    prefetch,
 };
 
 /// The writing side of a ring.
@@ -186,7 +186,7 @@ impl<S: Shared> Producer<S> {
     fn reserve_long(&mut self, len: usize, align: usize) -> Option<&mut [u8]> {
         let in_place = self.reserve(len, align).ok()??.as_mut_ptr();
         let first_lap = self.window.sent().data < self.window.capacity().data;
-        if self.staging.begin(len, first_lap, prefetch::ticks) {
+        if self.staging.begin(len, first_lap, ticks) {
             return Some(self.staging.memory(len));
         }
         // SAFETY: `reserve` returned a slice of this length, which borrows `self` as well; no other reference to it was made.
@@ -206,7 +206,7 @@ impl<S: Shared> Producer<S> {
             // this side until the commit; `from` is private memory.
             unsafe { nontemporal::copy_lines(from, to) };
         }
-        self.staging.end(len, prefetch::ticks);
+        self.staging.end(len, ticks);
         // The lines that the next body is copied to are not wanted in this core's cache.
         if is_staged && len >= self.in_slot {
             self.publish_data(header, len)
@@ -754,7 +754,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         if self.stream.waits() {
             let mut stream = std::mem::take(&mut self.stream);
             let distance = self.distance();
-            stream.fall_behind(distance, |frames| self.has_more_than(frames), prefetch::ticks);
+            stream.fall_behind(distance, |frames| self.has_more_than(frames), ticks);
             self.stream = stream;
         }
     }
