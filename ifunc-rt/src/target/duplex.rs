@@ -170,7 +170,7 @@ impl Duplex {
         self.node.as_ref().is_some_and(|node| node.listed.is_none())
     }
 
-    /// See [`Connection::meet`](super::poll::Connection::meet).
+    /// See [`Connection::meet`](super::connection::Connection::meet).
     pub(super) fn meet(&mut self, nodes: &Nodes) {
         if self.is_unlisted() && self.shared.lock().connection.has_frame() {
             Self::list_accepted(&mut self.node, &self.doorbell, self.info.connection, nodes);

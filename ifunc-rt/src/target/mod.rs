@@ -7,6 +7,7 @@ mod argument;
 pub(crate) mod bench;
 mod builder;
 mod companions;
+mod connection;
 mod duplex;
 mod escape;
 mod join;

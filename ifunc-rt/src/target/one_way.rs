@@ -6,7 +6,7 @@ use ifunc_abi::rare::outlined;
 use ifunc_proto::{Closed, Config};
 
 use super::Host;
-use super::poll::ConnectionEnded;
+use super::connection::ConnectionEnded;
 use super::served::{Execution, Served, State};
 use super::visits::deliver;
 use crate::source::connection::Protocol;

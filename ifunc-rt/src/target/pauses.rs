@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn sources_that_wait_for_answers_are_not_delayed() {
-        for connections in [2, 10, 64] {
-            for window in [1, 4, 16, 64] {
+        for connections in [2, 64] {
+            for window in [1, 16] {
                 let [without, with] = both(Pace::Answered(window * connections, 700), connections, 1 << 20);
                 assert!(
                     with < 1.03 * without,

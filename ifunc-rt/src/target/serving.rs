@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
 
-use super::poll::Connection;
+use super::connection::Connection;
 use super::{Target, TargetError};
 use crate::serve::doorbell::StopHandle;
 

@@ -10,7 +10,7 @@ use ifunc::payload::TargetArgs;
 use ifunc_exec::ExecThread;
 
 use super::argument::Argument;
-use super::poll::{Connection, ConnectionEnded};
+use super::connection::{Connection, ConnectionEnded};
 use super::served::Execution;
 use super::{Host, Links, Serving, Target, TargetError};
 use crate::driver::backoff::Backoff;
