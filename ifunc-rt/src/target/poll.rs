@@ -16,7 +16,7 @@ use ifunc::payload::TargetArgs;
 use super::argument::Argument;
 use super::connection::{Connection, ConnectionEnded};
 use super::duplex::Duplex;
-use super::pauses::Pauses;
+use super::pauses::{Pauses, Round};
 use super::rotation::Rotation;
 use super::served::Execution;
 use super::tasks::Tasks;
@@ -46,8 +46,11 @@ const SKIPPABLE: u32 = 15;
 impl Target {
     /// Polls every ready connection once and runs what has arrived, within a budget per connection: at most 64
     /// frames, fewer if they are large or bring images; of a batch of short invocations of one ifunc, at most 1024. Returns the
-    /// number of frames and of invocations in batches processed; never blocks. A connection that has been idle for a while costs
-    /// nothing until it is ready again.
+    /// number of frames and of invocations in batches processed. A connection that has been idle for a while costs nothing until it is
+    /// ready again.
+    ///
+    /// Never sleeps. Where several sources stream over `shm`, it may wait up to 30 microseconds for more of their frames, as long as that makes
+    /// the sources faster; to find that out, it waits up to 110 microseconds now and then.
     #[inline(never)]
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
         let argument = self.argument(&raw mut *target, false);
@@ -229,7 +232,7 @@ pub(super) struct Links {
     pub(super) listener: Box<dyn Listener>,
     /// What the listener wants around each poll of this thread.
     scope: Option<Arc<dyn PollScope>>,
-    /// Where polls read the rings of connections: there is no scope.
+    /// Where polls read slots that sources write.
     pauses: Option<Pauses>,
     /// Links that the target made and that its listener does not name.
     connected: Vec<Key>,
@@ -255,12 +258,11 @@ pub(super) struct Links {
 impl Links {
     /// No connections yet.
     pub(super) fn new(listener: Box<dyn Listener>) -> Self {
-        let scope = listener.poll_scope();
         Self {
             active: Rotation::new(),
             parked: KeyMap::default(),
-            pauses: scope.is_none().then(Pauses::default),
-            scope,
+            pauses: listener.reads_slots().then(Pauses::default),
+            scope: listener.poll_scope(),
             listener,
             connected: Vec::new(),
             polls: 0,
@@ -364,6 +366,7 @@ impl Links {
                 self.applied = BEFORE;
             }
             self.active.push_back(Box::new(connection));
+            self.forget_pauses();
         }
         if !self.parked.is_empty() {
             if host.travels.is_waking() {
@@ -495,7 +498,7 @@ impl Links {
     #[inline(never)]
     fn poll_all(&mut self, mut execution: Execution<'_>) -> usize {
         let host = execution.host;
-        let (mut handled, mut at) = (0, 0);
+        let (mut round, mut at) = (Round::default(), 0);
         if let Some(pauses) = &mut self.pauses {
             pauses.before_round(ticks);
         }
@@ -512,15 +515,16 @@ impl Links {
             };
             match connection.poll(execution.reborrow()) {
                 Ok(frames) => {
-                    handled += frames;
+                    round.add(frames);
                     at += 1;
                 }
                 Err(ConnectionEnded) => self.forget(host, at),
             }
         }
         if let Some(pauses) = &mut self.pauses {
-            pauses.after_round(handled, at, ticks);
+            pauses.after_round(round, ticks);
         }
+        let handled = round.frames();
         // The first one is counted already.
         self.polls += at.saturating_sub(1);
         if handled > 0 {
@@ -536,6 +540,13 @@ impl Links {
             for connection in self.active.iter_mut() {
                 connection.deliver(host);
             }
+        }
+    }
+
+    /// The target sleeps, or polls another connection from now on.
+    fn forget_pauses(&mut self) {
+        if let Some(pauses) = &mut self.pauses {
+            pauses.forget();
         }
     }
 
@@ -647,6 +658,7 @@ impl Links {
     /// whether there is nothing to do.
     pub(super) fn arm(&mut self, host: &Host, all: bool) -> bool {
         self.look_after(host);
+        self.forget_pauses();
         host.executor.drop_replaced();
         self.listener.arm();
         let is_quiet = !all || self.park_from(0, host);

@@ -192,6 +192,11 @@ pub(crate) trait Listener: Send {
         None
     }
 
+    /// Whether a poll of a link reads memory that its source is about to write, so that each of the two can wait for the other's cache.
+    fn reads_slots(&self) -> bool {
+        false
+    }
+
     /// Empty polls between two clock reads, which then cost little beside them. It bounds how late a poller goes to sleep.
     fn pace(&self) -> u32 {
         64

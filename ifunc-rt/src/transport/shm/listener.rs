@@ -401,6 +401,10 @@ impl<N: Send> Listener for ShmListener<N> {
         self.acceptor.wakeups.is_shared().then_some(LOOK_INTERVAL)
     }
 
+    fn reads_slots(&self) -> bool {
+        true
+    }
+
     fn fence(&self) {
         self.acceptor.barriers.after_announcing();
     }
