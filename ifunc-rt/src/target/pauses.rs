@@ -9,7 +9,8 @@
 ///
 /// Sources that wait for answers look the same, and a pause only delays them. So the target tries: it measures rounds without pauses, lets
 /// the sources gain a lead by longer and longer pauses, and measures rounds again. While it handles many more frames in a tick it goes on, up to
-/// the next attempt. If it does not, twice as many frames pass before that one.
+/// the next attempt. If it does not, twice as many frames pass before that one. A connection whose source waits for answers, beside others that
+/// stream, is delayed with them.
 pub(super) struct Pauses {
     phase: Phase,
     /// How long the phase lasts: so many frames more without pauses, so many rounds with pauses.
@@ -17,12 +18,10 @@ pub(super) struct Pauses {
     /// When the phase began, and the frames that its rounds have handled.
     began: u64,
     frames: u64,
-    /// Rounds of the phase in which a connection had [few](Round::has_few) frames after a pause.
-    with_few: u64,
     /// Of rounds without pauses, at the last attempt.
     without: Rate,
-    /// Measurements in succession that have shown a gain.
-    gains: u32,
+    /// Measurements in succession that the pauses have passed.
+    passed: u32,
     /// Frames between an attempt in vain and the next one.
     interval: u64,
     /// When the last round ended, if there are pauses, and the frames that it has handled.
@@ -52,19 +51,14 @@ pub(super) struct Round {
     frames: usize,
     /// Connections that had any.
     busy: usize,
-    /// A connection had so few that it seems to wait for answers.
-    has_few: bool,
 }
 
 impl Round {
-    const FEW: usize = 2;
-
     /// A connection had so many frames.
     #[inline]
     pub(super) fn add(&mut self, frames: usize) {
         self.frames += frames;
         self.busy += usize::from(frames > 0);
-        self.has_few |= (1..=Self::FEW).contains(&frames);
     }
 
     /// Frames of all connections.
@@ -92,10 +86,10 @@ impl Rate {
         self.frames < self.ticks / Pauses::PER_FRAME
     }
 
-    /// Whether it is a third higher than the other one.
-    fn far_exceeds(self, other: Self) -> bool {
+    /// How many percent of the other one it is.
+    fn percent_of(self, other: Self) -> u128 {
         let product = |frames: u64, ticks: u64| u128::from(frames) * u128::from(ticks);
-        3 * product(self.frames, other.ticks) > 4 * product(other.frames, self.ticks)
+        100 * product(self.frames, other.ticks) / product(other.frames, self.ticks).max(1)
     }
 }
 
@@ -106,9 +100,8 @@ impl Default for Pauses {
             left: Self::SHORT,
             began: 0,
             frames: 0,
-            with_few: 0,
             without: Rate::default(),
-            gains: 0,
+            passed: 0,
             interval: Self::FIRST_INTERVAL,
             ended: 0,
             last: 0,
@@ -134,15 +127,17 @@ impl Pauses {
     const SHORT: u64 = 1 << 10;
     /// Frames after the first attempt in vain, and at most.
     const FIRST_INTERVAL: u64 = 1 << 14;
-    const MOST_INTERVAL: u64 = 1 << 22;
+    const MOST_INTERVAL: u64 = 1 << 23;
     /// Frames without pauses that are measured.
     const MEASURED: u64 = 1 << 12;
     /// Rounds that are measured with pauses.
     const ROUNDS: u64 = 64;
-    /// A measurement ends early if it shows no gain after so many rounds.
-    const EARLY: u64 = 8;
-    /// Measurements with a gain before the next attempt.
-    const GAINS: u32 = 16;
+    /// A measurement ends early if it shows a loss after so many rounds.
+    const EARLY: u64 = 24;
+    /// Percent of the frames per tick without pauses that the first measurement must show; later ones must show no loss.
+    const GAIN: u128 = 125;
+    /// Measurements before the next attempt.
+    const MEASUREMENTS: u32 = 16;
 
     /// Waits before a round, unless there is a lead, or enough time has passed since the last round. `ticks` reads a clock of some two gigahertz.
     #[inline]
@@ -201,9 +196,8 @@ impl Pauses {
             }
             Phase::GivesLead => self.pause *= 2,
             Phase::MeasuresLead => {
-                self.with_few += u64::from(was_paused && round.has_few);
                 let is_late = self.left < Self::ROUNDS - Self::EARLY;
-                if is_late && !self.has_gained() {
+                if is_late && !self.gains(100) {
                     return self.give_up();
                 }
                 if was_paused && !self.has_lead {
@@ -225,15 +219,17 @@ impl Pauses {
                 if self.has_lead || self.without.is_slow() || self.without.ticks == 0 {
                     return self.begin_unpaused();
                 }
-                self.gains = 0;
+                self.passed = 0;
                 self.begin(Phase::GivesLead, Self::LEADS, Self::PAUSE);
             }
-            Phase::GivesLead => self.begin(Phase::MeasuresLead, Self::ROUNDS, Self::PAUSE),
-            Phase::MeasuresLead if !self.has_gained() => self.give_up(),
+            Phase::GivesLead => {
+                self.begin(Phase::MeasuresLead, Self::ROUNDS, self.pause.min(Self::MOST));
+            }
+            Phase::MeasuresLead if self.passed == 0 && !self.gains(Self::GAIN) => self.give_up(),
             Phase::MeasuresLead => {
-                self.gains += 1;
+                self.passed += 1;
                 self.interval = Self::FIRST_INTERVAL;
-                match self.gains < Self::GAINS {
+                match self.passed < Self::MEASUREMENTS {
                     true => self.begin(Phase::MeasuresLead, Self::ROUNDS, self.pause),
                     false => self.begin_unpaused(),
                 }
@@ -249,15 +245,14 @@ impl Pauses {
         }
     }
 
-    /// Whether many more frames are handled in a tick than without pauses, and no connection that seems to wait for answers is delayed all the
-    /// time.
-    fn has_gained(&self) -> bool {
-        self.with_few < Self::ROUNDS / 4 && self.measured().far_exceeds(self.without)
+    /// Whether at least so many percent of the frames are handled in a tick that are handled without pauses.
+    fn gains(&self, percent: u128) -> bool {
+        self.measured().percent_of(self.without) >= percent
     }
 
     /// After an attempt in vain: lets twice as many frames pass as after the one before. After a gain that did not last: lets a few pass.
     fn give_up(&mut self) {
-        if self.gains > 0 {
+        if self.passed > 0 {
             return self.begin_unpaused();
         }
         self.begin(Phase::Unpaused, self.interval, 0);
@@ -271,7 +266,7 @@ impl Pauses {
     /// Begins a phase. What is `left` of it is as in the field.
     fn begin(&mut self, phase: Phase, left: u64, pause: u64) {
         (self.phase, self.left, self.pause) = (phase, left, pause);
-        (self.began, self.frames, self.with_few) = (self.ended, 0, 0);
+        (self.began, self.frames) = (self.ended, 0);
     }
 }
 
@@ -304,8 +299,6 @@ mod tests {
         now: Cell<u64>,
         pace: Pace,
         connections: u64,
-        /// One more source waits for its answers, one by one.
-        is_light: bool,
         /// Up to when what they sent is counted in `waiting`.
         counted: u64,
         /// Frames that were not handled, in parts.
@@ -322,7 +315,6 @@ mod tests {
                 now: Cell::new(0),
                 pace,
                 connections,
-                is_light: false,
                 counted: 0,
                 waiting: 0.0,
                 handled: 0,
@@ -365,7 +357,6 @@ mod tests {
             for at in 0..self.connections {
                 round.add(((frames + at) / self.connections) as usize);
             }
-            round.add(usize::from(self.is_light));
             round
         }
 
@@ -440,18 +431,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn one_that_waits_for_answers_among_streams_is_seldom_delayed() {
-        let mut model = Model::new(Pace::Streams(20, 150), 10);
-        model.is_light = true;
-        let paused = model.time_paused();
-        assert!(paused < 0.02, "{paused}");
-    }
-
     /// Of ten sources that stream and have a lead.
     fn with_lead() -> Pauses {
         let (mut model, mut pauses) = (Model::new(Pace::Streams(20, 80), 10), Pauses::default());
-        while pauses.phase != Phase::MeasuresLead || pauses.gains == 0 {
+        while pauses.phase != Phase::MeasuresLead || pauses.passed == 0 {
             model.run(&mut pauses, 1);
         }
         pauses
