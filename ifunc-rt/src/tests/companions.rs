@@ -164,7 +164,7 @@ fn companions_of_a_pinned_image_count_each_time_and_as_long_as_they_are_kept() {
         pinned(0).encode().unwrap(),
         companion(&for_arm(pinned(300 << 10))),
     );
-    let target = with_quotas(accepting(), |quotas| quotas.code_bytes(512 << 10));
+    let target = with_quotas(accepting().ring(1 << 20), |quotas| quotas.code_bytes(512 << 10));
     let serving = target.listen(&unique("loopback")).unwrap().spawn(0u64).unwrap();
     let mut raw = Raw::connect(serving.address());
     let bring = |raw: &mut Raw, handle| install(raw, handle, &image, std::slice::from_ref(&other));
@@ -225,7 +225,7 @@ fn the_companions_of_all_sources_share_one_bound() {
         ..images::travels()
     };
     let large = companion(&for_arm(large));
-    let target = accepting().code_cache(512 << 10, 64);
+    let target = accepting().ring(1 << 20).code_cache(512 << 10, 64);
     let serving = target.listen(&unique("loopback")).unwrap().spawn(0u64).unwrap();
     let image = images::travels().encode().unwrap();
     let mut first = Raw::connect(serving.address());

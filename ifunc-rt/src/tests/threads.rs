@@ -196,6 +196,33 @@ fn every_waiter_gets_credit() {
     }
 }
 
+/// An application that waits for nothing and only tries again: what it tries brings it credit, and makes room for answers.
+#[test]
+fn who_only_tries_again_gets_credit() {
+    for transport in between_processes() {
+        let target = Running::start(&place(transport), accepting().credits(2).ring(1 << 16));
+        let source = source(target.address());
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let mut calls = Vec::new();
+        for _ in 0..100 {
+            until(|| match add.try_call(&1) {
+                Ok(call) => {
+                    calls.push(call);
+                    true
+                }
+                Err(Error::WouldBlock { .. }) => false,
+                Err(error) => panic!("{transport}: {error}"),
+            });
+        }
+        for call in calls {
+            call.wait().unwrap();
+        }
+        assert_eq!(target.finish(), 100, "{transport}");
+    }
+}
+
 /// The target dies while some threads poll, some sleep and some follow: all of them learn it, even if no thread
 /// reconnects.
 #[test]

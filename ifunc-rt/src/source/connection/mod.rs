@@ -352,6 +352,10 @@ impl Connection {
     #[inline(never)]
     fn unsettled(&mut self, result: Result<u64, NotSent>) -> Result<u64, NotSent> {
         self.submitted(result.is_ok());
+        if matches!(result, Err(NotSent::Blocked)) {
+            // An application that only tries again receives nothing otherwise: neither credit nor answers.
+            self.receive_all();
+        }
         match result {
             Ok(token) if self.protocol.caller.has_backlog() || self.signals.is_raised() => {
                 Err(SubmitError::Unfinished(token).into())

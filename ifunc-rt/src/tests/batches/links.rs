@@ -209,7 +209,9 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
 #[test]
 fn frames_that_run_together_count_as_each_alone() {
     let [first, second] = ["loopback", "shm"].map(|transport| {
-        let mut target = accepting().listen(&unique(transport)).unwrap();
+        // With two credits no frames would run together.
+        let sizes = accepting().credits(1024).ring(1 << 20);
+        let mut target = sizes.listen(&unique(transport)).unwrap();
         let mut value = 0;
         let mut source = Bare::connect(&target);
         let images = [(ADD, images::add()), (PANICS, images::panics())];
