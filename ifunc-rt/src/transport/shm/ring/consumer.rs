@@ -13,7 +13,7 @@ use crate::transport::{Body, Frame, FrameRun, Inbound, LinkError, MIN_RUN, Park,
 pub(crate) struct Consumer<S> {
     shared: S,
     held: Held,
-    /// Whether it stores into the lines that it has read ([`line_owner`](super::line_owner)).
+    /// Whether it stores into the lines that it has read ([`line_owner`](crate::transport::shm::line_owner)).
     takes: bool,
     /// Frames and bytes of the data ring released.
     window: ReceiveWindow,

@@ -20,7 +20,7 @@ pub(super) struct Receiver {
     is_released: bool,
     /// The frame's memory is to be given back as soon as it is released.
     is_due: bool,
-    /// [`Engine::polls`] at the last poll that found nothing.
+    /// [`polls`](crate::transport::ucx::engine::Engine::polls) of the engine at the last poll that found nothing.
     polled: u64,
     /// Polls in succession that did not progress UCX, because a frame was sent just before.
     passed: u32,
