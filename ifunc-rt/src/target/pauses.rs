@@ -166,10 +166,22 @@ impl Pauses {
         }
     }
 
-    /// The target sleeps, or has another connection: what it measured tells nothing any more.
+    /// The target has another connection: what it measured tells nothing any more.
     #[cold]
     pub(super) fn forget(&mut self) {
         *self = Self::default();
+    }
+
+    /// The target sleeps, and what it was measuring would count the sleep. The next attempt comes as after the last one.
+    pub(super) fn interrupt(&mut self) {
+        if self.phase != Phase::Unpaused {
+            let left = if self.passed > 0 {
+                Self::SHORT
+            } else {
+                self.interval
+            };
+            self.begin(Phase::Unpaused, left, 0);
+        }
     }
 
     /// Plans the next round, after one that ended now.
@@ -458,6 +470,20 @@ mod tests {
         let mut model = Model::new(Pace::Answered(160, 700), 10);
         model.run(&mut pauses, 2 * Pauses::ROUNDS as u32);
         assert_eq!(pauses.pause, 0);
+    }
+
+    #[test]
+    fn a_target_that_sleeps_often_keeps_the_interval_of_its_attempts() {
+        let (mut model, mut pauses) = (Model::new(Pace::Answered(20, 700), 10), Pauses::default());
+        model.run(&mut pauses, 1 << 18);
+        let interval = pauses.interval;
+        assert!(interval > 2 * Pauses::FIRST_INTERVAL);
+        let before = model.paused;
+        for _ in 0..100 {
+            model.run(&mut pauses, 1 << 10);
+            pauses.interrupt();
+        }
+        assert!(pauses.interval >= interval && model.paused - before <= 4 * Pauses::MOST);
     }
 
     #[test]

@@ -366,7 +366,9 @@ impl Links {
                 self.applied = BEFORE;
             }
             self.active.push_back(Box::new(connection));
-            self.forget_pauses();
+            if let Some(pauses) = &mut self.pauses {
+                pauses.forget();
+            }
         }
         if !self.parked.is_empty() {
             if host.travels.is_waking() {
@@ -543,13 +545,6 @@ impl Links {
         }
     }
 
-    /// The target sleeps, or polls another connection from now on.
-    fn forget_pauses(&mut self) {
-        if let Some(pauses) = &mut self.pauses {
-            pauses.forget();
-        }
-    }
-
     /// Removes a connection that ended.
     #[cold]
     fn forget(&mut self, host: &Host, at: usize) {
@@ -658,7 +653,9 @@ impl Links {
     /// whether there is nothing to do.
     pub(super) fn arm(&mut self, host: &Host, all: bool) -> bool {
         self.look_after(host);
-        self.forget_pauses();
+        if let Some(pauses) = &mut self.pauses {
+            pauses.interrupt();
+        }
         host.executor.drop_replaced();
         self.listener.arm();
         let is_quiet = !all || self.park_from(0, host);
