@@ -1,7 +1,8 @@
-//! The body of a received frame, as a pointer.
+//! The body of a received frame, as a pointer; and what every transport asks of a body.
 
 use std::marker::PhantomData;
 
+use ifunc_abi::frame::BODY_ALIGN;
 use ifunc_proto::link;
 
 /// Bytes that the peer may still be able to write. Every transport's [`Inbound`](link::Inbound) returns this type, so that
@@ -75,4 +76,13 @@ impl link::Body for Body<'_> {
             out.set_len(out.len() + self.len);
         }
     }
+}
+
+/// Asserts that a frame can have a body of `len` bytes at this alignment, of at most `most`: that of a transport.
+#[inline(always)]
+pub(crate) fn assert_fits(len: usize, align: usize, most: usize) {
+    assert!(
+        len <= most && align <= BODY_ALIGN,
+        "a body larger than the transport takes"
+    );
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) use ifunc_proto::link::{Frame, FrameRun, Inbound, LinkError, MIN_RUN, Outbound, Reserved};
 
 use address::Address;
-pub(crate) use body::Body;
+pub(crate) use body::{Body, assert_fits};
 #[cfg(test)]
 pub(crate) use boxed::{Rx, Tx};
 pub(crate) use config::{ConnectConfig, ListenConfig, MAX_RING, PEER_TIMEOUT, RingSize};

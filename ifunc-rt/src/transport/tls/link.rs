@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::frame::{BODY_ALIGN, Header};
+use ifunc_abi::frame::Header;
 use ifunc_abi::hello::Hello;
 
 use super::connection::Connection;
 use super::flow::{Arrived, Packet};
-use crate::transport::{self, Body, Ends, Inbound, Key, Link, LinkError, Outbound, Park, Peer, Waiter};
+use crate::transport::{
+    self, Body, Ends, Inbound, Key, Link, LinkError, Outbound, Park, Peer, Waiter, assert_fits,
+};
 
 /// The link over a connection. `key`: what the listener names it by.
 pub(super) fn new(
@@ -58,10 +60,7 @@ impl Outbound for Sender {
     }
 
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
-        assert!(
-            len <= self.max_body && align <= BODY_ALIGN,
-            "a body larger than the transport takes"
-        );
+        assert_fits(len, align, self.max_body);
         let mut state = self.connection.lock();
         if state.gone.is_none() && !Connection::may_write(&state, len) {
             self.connection.pump(&mut state);

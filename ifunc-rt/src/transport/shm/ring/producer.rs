@@ -1,13 +1,13 @@
 //! The writing side of a ring.
 
-use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, commit_word};
+use ifunc_abi::frame::{FrameFlags, Header, INLINE, commit_word};
 
 use super::shared::Shared;
 use super::staging::Staging;
 use super::{footprint, staging};
 use crate::ticks::ticks;
 use crate::transport::window::{Credits, SendWindow};
-use crate::transport::{LinkError, Outbound, Reserved, RingSize, nontemporal};
+use crate::transport::{LinkError, Outbound, Reserved, RingSize, assert_fits, nontemporal};
 
 /// The writing side of a ring.
 pub(crate) struct Producer<S> {
@@ -219,10 +219,7 @@ impl<S: Shared> Outbound for Producer<S> {
 
     #[inline(always)]
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
-        assert!(
-            len <= self.max_body() && align <= BODY_ALIGN,
-            "a body larger than the transport takes"
-        );
+        assert_fits(len, align, self.max_body());
         let is_inline = fits_slot(len, align);
         let bytes = if is_inline { 0 } else { footprint(len) };
         if !self.has_credit(bytes) && !self.await_credit(bytes)? {

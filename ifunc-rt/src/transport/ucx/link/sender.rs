@@ -16,7 +16,7 @@ use crate::transport::ucx::packet::Packet;
 use crate::transport::ucx::receive_queue::{ReceiveQueue, with_queue};
 use crate::transport::ucx::table::Stage;
 use crate::transport::window::{Credits, SendWindow};
-use crate::transport::{LinkError, Outbound};
+use crate::transport::{LinkError, Outbound, assert_fits};
 
 /// Frames out.
 pub(super) struct Sender {
@@ -75,10 +75,7 @@ impl Outbound for Sender {
     }
 
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
-        assert!(
-            len <= self.max_body && align <= BODY_ALIGN,
-            "a body larger than the transport takes"
-        );
+        assert_fits(len, align, self.max_body);
         // Nearly always the packet of the last frame is back, and there are credits for many more.
         let is_ready = self.left.covers(units(len)) && !self.handle.signs.has_left() && self.outbox.fits(len);
         if !is_ready && !self.make_room(len)? {

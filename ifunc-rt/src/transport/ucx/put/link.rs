@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header};
+use ifunc_abi::frame::{FrameFlags, Header};
 
 use super::layout::{Layout, SHORT, View};
 use super::ring::{Consumer, Landed, Producer};
@@ -10,7 +10,7 @@ use super::sleeping::Verdict;
 use crate::transport::ucx::credits::UnderWay;
 use crate::transport::ucx::link::{Handle, Outbox, connection};
 use crate::transport::ucx::packet::BODY;
-use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park};
+use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park, assert_fits};
 
 /// Frames out.
 pub(crate) struct Sender {
@@ -58,10 +58,7 @@ impl Outbound for Sender {
     }
 
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
-        assert!(
-            len <= self.max_body() && align <= BODY_ALIGN,
-            "a body larger than the transport takes"
-        );
+        assert_fits(len, align, self.max_body());
         if self.handle.signs.has_left() {
             let mut locked = self.handle.engine.lock();
             let gone = connection(&mut locked, self.handle.id)?.gone.clone();
