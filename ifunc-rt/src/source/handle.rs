@@ -8,7 +8,7 @@ use std::time::Duration;
 use ifunc_abi::travel::{SlotRef, TravelHead};
 
 use super::Source;
-use super::call::Encoding;
+use super::encoding::Encoding;
 use super::error::Error;
 use super::library::Library;
 use super::message::Message;

@@ -7,8 +7,9 @@ use std::{fmt, vec};
 
 use ifunc::payload::DecodeError;
 
-use super::call::{Call, Encoding, decoded};
+use super::call::{Call, decoded};
 use super::connection::Connection;
+use super::encoding::Encoding;
 use super::error::Error;
 use super::handle::{Framing, Handle, Submitter};
 use super::shared::SharedConnection;

@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use ifunc::payload::DecodeError;
 use ifunc_proto::buffer::AlignedBuffer;
 
-use super::call::{Call, Encoding};
+use super::call::Call;
+use super::encoding::Encoding;
 use super::error::Error;
 use super::handle::Handle;
 use super::library::Library;

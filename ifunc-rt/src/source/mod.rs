@@ -5,6 +5,7 @@ mod completion;
 pub(crate) mod connection;
 mod driver;
 mod embed;
+mod encoding;
 mod error;
 mod handle;
 pub(crate) mod library;
@@ -16,6 +17,7 @@ pub(crate) mod shared;
 pub(crate) mod slices;
 mod stats;
 mod stream;
+mod submit;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,9 +25,10 @@ use std::time::{Duration, Instant};
 
 use ifunc::payload::Ifunc;
 
-pub use call::{ByName, Call, Encoding};
+pub use call::Call;
 pub use driver::Driver;
 pub use embed::{EmbeddedImage, include};
+pub use encoding::{ByName, Encoding};
 pub use error::{Error, LibraryError};
 pub use handle::Handle;
 pub use many::{Answers, NotAllSent};

@@ -6,8 +6,9 @@ use ifunc_abi::status::Status;
 use ifunc_abi::travel::ScopeReport;
 
 use super::Source;
-use super::call::{Call, Encoding};
+use super::call::Call;
 use super::completion::explain_relayed;
+use super::encoding::Encoding;
 use super::error::Error;
 use super::handle::Handle;
 

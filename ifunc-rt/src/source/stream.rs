@@ -7,9 +7,10 @@ use ifunc::payload::DecodeError;
 use ifunc_abi::status::Status;
 use ifunc_proto::calls::Outcome;
 
-use super::call::{Encoding, decoded};
+use super::call::decoded;
 use super::completion::explain_wait;
 use super::connection::Connection;
+use super::encoding::Encoding;
 use super::error::Error;
 use super::handle::{Handle, Invoked};
 use crate::driver::backoff::after;
