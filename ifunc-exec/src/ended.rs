@@ -12,7 +12,7 @@ use ifunc_abi::status::{Failure, FaultDetail, PanicDetail, Status};
 use crate::InstalledEntry;
 use crate::contain::{code_name, signal_name};
 use crate::gate::{Escape, Interruption};
-use crate::image_executor::Session;
+use crate::session::Session;
 
 /// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer of `len` bytes in its `room`. An answer
 /// that lies elsewhere is in the `Failed`.

@@ -10,7 +10,7 @@
 //! | its imports are bound to symbols of the host | `symbols` |
 //! | it is relocated and written into the arena, its GOT into memory of its own | `image/install.rs`, `arena.rs`, `got.rs` |
 //! | it stays in the code cache | `image/cache.rs` |
-//! | an invocation enters it through the call gate | `image_executor.rs`, `gate.rs`, `ended.rs`, `arch` |
+//! | an invocation enters it through the call gate | `image_executor.rs`, `session.rs`, `gate.rs`, `ended.rs`, `arch` |
 //! | what it imports changes, while it runs | `exports`, `entrance.rs`, `threads.rs` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
 //! | it allocates, and ends early with what it allocated | `allocations.rs` |
@@ -45,6 +45,7 @@ mod page;
 mod ranges;
 pub mod runner;
 pub mod services;
+mod session;
 mod stack;
 mod symbols;
 #[cfg(test)]
@@ -62,7 +63,8 @@ pub use image::{
     EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,
     ValidImage,
 };
-pub use image_executor::{ExecThread, ImageExecutor, ImageExecutorOptions, OpenSession, Session, SetupError};
+pub use image_executor::{ImageExecutor, ImageExecutorOptions, SetupError};
+pub use session::{ExecThread, OpenSession, Session};
 pub use symbols::{DuplicateExport, HostSymbols, Interfaces, InvalidSoname, NamedSet, Symbol};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.
