@@ -11,6 +11,7 @@ mod connection;
 mod duplex;
 mod escape;
 mod join;
+mod links;
 mod one_way;
 mod pauses;
 mod peers;
@@ -48,7 +49,7 @@ pub(crate) use served::Bound;
 use answers::LongAnswers;
 use argument::{Argument, HostType};
 use escape::EscapeHook;
-use poll::Links;
+use links::Links;
 use unfinished::Unfinished;
 
 use crate::group::{Membership, Nodes};
