@@ -1,20 +1,21 @@
 //! A source's connection: the link to its target, and the protocol's state, which outlives the link.
 
+mod batch;
 mod driven;
 mod served;
+mod submit;
 mod tick;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ifunc_abi::hello::Roles;
-use ifunc_abi::travel::TravelHead;
 use ifunc_proto::Peer;
-use ifunc_proto::caller::{Encode, Submission, SubmitError};
 use ifunc_proto::calls::{Completion, Outcome};
 
 pub(crate) use served::{ACCEPTED, Service};
 
+use self::batch::BatchTimer;
 use self::tick::Tick;
 use super::completion::explain_lost;
 use super::error::Error;
@@ -27,7 +28,7 @@ use crate::driver::queue::Ticket;
 use crate::keys::Signatures;
 use crate::os::EventFd;
 use crate::target::Bound;
-use crate::transport::{ConnectConfig, ConnectError, Ends, Link, Outbound as _, Route, Waiter, with_link};
+use crate::transport::{ConnectConfig, ConnectError, Ends, Link, Route, Waiter, with_link};
 use crate::travel::Travels;
 
 /// The protocol. Its driver keeps the ticket of a waiter with each call.
@@ -61,15 +62,6 @@ pub(crate) struct Connection {
     member: Option<(u32, Arc<Travels>)>,
     /// Something waits for the window of that node.
     is_node_waiting: bool,
-}
-
-/// Deadline of the open batch.
-#[derive(Debug)]
-struct BatchTimer {
-    delay: Duration,
-    /// The number of the open batch.
-    open: Option<u64>,
-    due: Option<Instant>,
 }
 
 impl Connection {
@@ -224,246 +216,6 @@ impl Connection {
         let caller = &mut self.protocol.caller;
         tokens.into_iter().for_each(|token| caller.abandon(token));
         self.drive();
-    }
-
-    /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened.
-    #[inline(always)]
-    pub(super) fn submit_at_once(
-        &mut self,
-        submission: &Submission,
-        encode: &mut impl Encode<Error = Error>,
-    ) -> Option<Result<u64, NotSent>> {
-        if !self.is_examined(submission.bound) {
-            return None;
-        }
-        let link = self.link.as_mut()?;
-        with_link!(link, link => {
-            let sent = self.protocol.submit_at_once(link, submission, encode)?;
-            if !submission.wants_completion {
-                link.tx.wake();
-            }
-            Some(sent)
-        })
-    }
-
-    /// As [`submit_at_once`](Self::submit_at_once), without completion, over a ring, and if nothing is to be examined. Calls nothing that
-    /// is not inlined. `Some(true)`: [`wake_peer`](Self::wake_peer) has something to do.
-    #[inline(always)]
-    pub(super) fn publish_at_once(
-        &mut self,
-        submission: &Submission,
-        encode: &mut impl Encode<Error = Error>,
-    ) -> Option<bool> {
-        let Some(Link {
-            ends: Ends::Shm(link),
-            ..
-        }) = &mut self.link
-        else {
-            return None;
-        };
-        if link.tx.sent() >= self.signals.examined_until {
-            return None;
-        }
-        self.protocol.submit_at_once(link, submission, encode)?.ok()?;
-        Some(link.tx.must_wake())
-    }
-
-    /// Wakes the peer if it sleeps.
-    pub(super) fn wake_peer(&mut self) {
-        if let Some(link) = &mut self.link {
-            with_link!(link, link => link.tx.wake());
-        }
-    }
-
-    /// Sends an invocation. With a completion the result is its token, otherwise 0.
-    ///
-    /// # Errors
-    /// There is no credit now or no link; or the invocation cannot be sent.
-    #[inline(never)]
-    pub(super) fn submit(
-        &mut self,
-        submission: Submission,
-        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
-    ) -> Result<u64, NotSent> {
-        let mut encode = |memory: &mut [u8]| encode(memory);
-        if !self.is_examined(submission.bound) {
-            return Err(NotSent::Blocked);
-        }
-        let Some(link) = &mut self.link else {
-            return Err(self.not_linked(submission.wants_completion));
-        };
-        let result = with_link!(link, link => match self.protocol.submit(link, submission, &mut encode) {
-            Ok(token) if !self.protocol.caller.needs_attention() => return Ok(token),
-            result => result,
-        });
-        self.unsettled(result)
-    }
-
-    /// Sends an invocation that may travel on. Otherwise as [`submit`](Self::submit).
-    pub(super) fn submit_travel(
-        &mut self,
-        submission: Submission,
-        head: &TravelHead,
-        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
-    ) -> Result<u64, NotSent> {
-        self.check_peer();
-        if !self.prepare(submission.bound + TravelHead::SIZE) {
-            return Err(NotSent::Blocked);
-        }
-        let Some(link) = &mut self.link else {
-            return Err(self.not_linked(submission.wants_completion));
-        };
-        let mut encode = |memory: &mut [u8]| encode(memory);
-        let result =
-            with_link!(link, link => self.protocol.submit_travel(link, submission, head, &mut encode));
-        self.unsettled(result.map(|accepted| accepted.token))
-    }
-
-    /// [Examines](Self::examine) before a submission, if that is due. `false`: it is the turn of waiters for credit.
-    #[inline(always)]
-    fn is_examined(&mut self, bytes: usize) -> bool {
-        self.sent() < self.signals.examined_until || self.examine(bytes)
-    }
-
-    /// How many frames were sent over the link.
-    #[inline(always)]
-    fn sent(&mut self) -> u64 {
-        match &mut self.link {
-            Some(link) => with_link!(link, link => link.tx.sent()),
-            None => u64::MAX,
-        }
-    }
-
-    /// Before a submission: [prepares](Self::prepare) if the tick has passed, or waiters for credit exist. `false`: it is their turn.
-    #[cold]
-    #[inline(never)]
-    fn examine(&mut self, bytes: usize) -> bool {
-        let unexamined = self.check_peer().filter(|_| !self.signals.is_crowded);
-        if unexamined.is_some() {
-            self.asked.count();
-        }
-        self.signals.examined_until =
-            unexamined.map_or(0, |frames| self.sent().saturating_add(1 + u64::from(frames)));
-        unexamined.is_some() || self.prepare(bytes)
-    }
-
-    /// The result of a submission after which the driver has something to do.
-    #[cold]
-    #[inline(never)]
-    fn unsettled(&mut self, result: Result<u64, NotSent>) -> Result<u64, NotSent> {
-        self.submitted(result.is_ok());
-        if matches!(result, Err(NotSent::Blocked)) {
-            // An application that only tries again receives nothing otherwise: neither credit nor answers.
-            self.receive_all();
-        }
-        match result {
-            Ok(token) if self.protocol.caller.has_backlog() || self.signals.is_raised() => {
-                Err(SubmitError::Unfinished(token).into())
-            }
-            result => result,
-        }
-    }
-
-    /// Submissions until [`flush_held`](Self::flush_held) follow each other at once: over some transports their frames share messages.
-    pub(super) fn hold(&mut self) {
-        if let Some(link) = &mut self.link {
-            with_link!(link, link => link.tx.hold());
-        }
-    }
-
-    /// Sends what was held.
-    pub(super) fn flush_held(&mut self) {
-        if let Some(link) = &mut self.link {
-            with_link!(link, link => link.tx.flush());
-        }
-    }
-
-    /// Adds an invocation to the open batch. Otherwise as [`submit`](Self::submit).
-    pub(super) fn append(
-        &mut self,
-        submission: Submission,
-        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
-    ) -> Result<u64, NotSent> {
-        if !self.protocol.caller.fits_open_batch(&submission) {
-            self.check_peer();
-            if !self.prepare(submission.bound) {
-                return Err(NotSent::Blocked);
-            }
-        }
-        let Some(link) = &mut self.link else {
-            return Err(self.not_linked(submission.wants_completion));
-        };
-        let is_eager = self.batch.delay.is_zero();
-        let mut encode = |memory: &mut [u8]| encode(memory);
-        let result = with_link!(link, link => self.protocol.append(link, submission, is_eager, &mut encode));
-        self.submitted(result.is_ok());
-        self.close_due_batch();
-        result
-    }
-
-    /// Adds an invocation to the open batch if that is all there is to do. `None`: that is not so, and nothing happened.
-    #[inline(always)]
-    pub(super) fn append_alike(
-        &mut self,
-        submission: &Submission,
-        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
-    ) -> Option<Result<u64, NotSent>> {
-        // Without a thread that keeps the time, every caller sends what is due.
-        if !self.signals.is_timed && self.batch.due.is_some() || self.signals.is_crowded {
-            return None;
-        }
-        self.protocol.caller.append_alike(submission, encode)
-    }
-
-    /// As [`append_alike`](Self::append_alike), for several payloads. Returns how many joined the last run of the open batch.
-    #[inline(always)]
-    pub(super) fn append_run<P>(
-        &mut self,
-        invocation: (u32, bool),
-        payloads: &[P],
-        layout: impl Fn(&P) -> (usize, usize),
-        encode: impl FnMut(&P, &mut [u8]) -> Result<usize, Error>,
-        sent: impl FnOnce(u64, usize),
-    ) -> usize {
-        if !self.signals.is_timed && self.batch.due.is_some() || self.signals.is_crowded {
-            return 0;
-        }
-        let caller = &mut self.protocol.caller;
-        caller.append_run(invocation, payloads, layout, encode, sent)
-    }
-
-    /// Receives what has arrived, and lets waiters for credit go first. `false`: it is their turn.
-    #[cold]
-    fn prepare(&mut self, bytes: usize) -> bool {
-        self.receive_all();
-        if self.signals.is_crowded || self.signals.is_raised() {
-            // The driver learns the size of the submission, or wakes waiters after it.
-            self.protocol.caller.set_attention();
-        }
-        self.signals.admits(bytes)
-    }
-
-    /// Why a submission is not sent while there is no link: an earlier one did not end well, or it waits for another link.
-    #[cold]
-    fn not_linked(&mut self, wants_completion: bool) -> NotSent {
-        if wants_completion {
-            return NotSent::Blocked;
-        }
-        match self.protocol.caller.take_report() {
-            Some(report) => SubmitError::Earlier(Box::new(report)).into(),
-            None => NotSent::Blocked,
-        }
-    }
-
-    /// Reports to the driver after an attempt to send.
-    #[cold]
-    fn submitted(&mut self, is_sent: bool) {
-        self.report();
-        if is_sent {
-            self.signals.took_credit();
-        } else {
-            self.signals.lacking = self.protocol.caller.lacking();
-        }
     }
 
     /// Asks for a completion when the target has consumed everything that was sent before. `None`: there is no credit now,
@@ -623,32 +375,6 @@ impl Connection {
         self.drive();
     }
 
-    /// Sends the open batch. `false`: it waits for credit.
-    pub(super) fn try_push(&mut self) -> bool {
-        self.receive_all();
-        self.close_batch();
-        self.protocol.caller.open_batch().is_none()
-    }
-
-    fn close_batch(&mut self) {
-        self.check_peer();
-        if let Some(link) = &mut self.link {
-            with_link!(link, link => self.protocol.close_batch(link));
-            self.report();
-        }
-    }
-
-    fn is_batch_due(&self) -> bool {
-        self.batch.due.is_some_and(|due| Instant::now() >= due)
-    }
-
-    /// Sends the open batch if it is due and no thread does it.
-    fn close_due_batch(&mut self) {
-        if !self.signals.is_timed && self.is_batch_due() {
-            self.close_batch();
-        }
-    }
-
     /// Reports to the driver what the protocol did, and drops a link that died.
     #[inline]
     fn report(&mut self) {
@@ -675,14 +401,6 @@ impl Connection {
         if !self.protocol.is_linked() {
             self.drop_link();
         }
-    }
-
-    #[cold]
-    fn batch_changed(&mut self) {
-        self.batch.open = self.protocol.caller.open_batch();
-        let is_timed = self.batch.open.is_some() && self.batch.delay != Duration::MAX;
-        self.batch.due = is_timed.then(|| after(self.batch.delay));
-        self.signals.raise(Signals::DUE_CHANGED);
     }
 
     #[cold]
