@@ -74,6 +74,16 @@ impl Floor {
         }))
     }
 
+    /// Updates of a table whose places are sent together over a bare ring.
+    pub(crate) fn updates(cores: Cores) -> Result<Self> {
+        let peer = cores.target.to_string();
+        let env = [("BENCH_PEER_CPU", &*peer)];
+        Ok(Self {
+            program: Program::start("table-bare", cores.source, &env)?,
+            name: "the same workload over a bare ring, which carries 256 updates in each message",
+        })
+    }
+
     /// Copies of the payload by one core. The memory is in its caches if it fits.
     pub(crate) fn copies(cores: Cores) -> Result<Self> {
         Ok(Self {

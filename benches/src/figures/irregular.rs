@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 
 use super::Figure;
+use super::floors::Floor;
 use super::settings::LOOPBACK;
 use super::settings::{self, Setting};
 use crate::Bench;
@@ -150,8 +151,16 @@ fn aggregate(bench: &mut Bench) -> Result<()> {
     for carrier in [TCP, MEMORY] {
         let mut together = ours(bench, &carrier, 1, Work::Updates, true)?;
         let mut alone = ours(bench, &carrier, 1, Work::Updates, false)?;
-        let series = take_turns_all(&bench.plan, slot(), &mut [&mut together, &mut alone])?;
+        let mut floor = (carrier.name == MEMORY.name)
+            .then(|| Floor::updates(bench.cores))
+            .transpose()?;
+        let mut sides: Vec<&mut dyn Side> = vec![&mut together, &mut alone];
+        sides.extend(floor.as_mut().map(|floor| floor as &mut dyn Side));
+        let series = take_turns_all(&bench.plan, slot(), &mut sides)?;
         let mut row = Row::rate(AGGREGATE.id, slot(), &series[0], series.get(1));
+        if let Some((bare, floor)) = series.get(2).zip(floor.as_ref()) {
+            row = row.with_floor(floor.name(), bare, series.get(1));
+        }
         row.case = carrier.name.into();
         row.unit = "updates/s".into();
         row.peer_name = Some("the same, each in its own message".into());

@@ -91,6 +91,7 @@ const ROLES: &[(&str, Role)] = &[
     ("scale-target", served::run),
     ("table-source", irregular::ifuncs::source),
     ("table-target", irregular::ifuncs::target),
+    ("table-bare", irregular::bare::run),
     ("table-remote-source", irregular::remote::source),
     ("table-remote-target", irregular::remote::target),
     ("table-ucx-source", irregular::ucx::source),

@@ -42,11 +42,18 @@ struct Cell {
     body: UnsafeCell<[u8; INLINE]>,
 }
 
+/// Bytes of longer bodies.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Line {
+    _bytes: [u8; 64],
+}
+
 /// The ring of one direction.
 pub(super) struct Ring {
     cells: Vec<Cell>,
     /// What does not lie in slots.
-    data: UnsafeCell<Vec<u8>>,
+    data: UnsafeCell<Vec<Line>>,
     released: Released,
     /// Messages that there is room for.
     capacity: u64,
@@ -78,7 +85,10 @@ impl Ring {
         let fit = DATA.checked_div(stride).map_or(SLOTS, |fit| fit as u64);
         Self {
             cells: std::iter::repeat_with(cell).take(SLOTS as usize).collect(),
-            data: UnsafeCell::new(vec![0; DATA.max(stride)]),
+            data: UnsafeCell::new(vec![
+                Line { _bytes: [0; 64] };
+                DATA.max(stride) / size_of::<Line>()
+            ]),
             released: Released::default(),
             capacity: fit.clamp(1, SLOTS),
             stride,
@@ -95,11 +105,11 @@ impl Ring {
         self.cell(number).body.get().cast()
     }
 
-    /// The bytes of a message beside its slot: as many as the ring was made for.
+    /// The bytes of a message beside its slot: as many as the ring was made for, aligned to cache lines.
     pub(super) fn beside(&self, number: u64) -> *mut u8 {
         let at = (number % self.capacity) as usize * self.stride;
         // SAFETY: there are as many bytes: `capacity` times `stride`, and at least one stride.
-        unsafe { (*self.data.get()).as_mut_ptr().add(at) }
+        unsafe { (*self.data.get()).as_mut_ptr().cast::<u8>().add(at) }
     }
 
     /// The body of a message of `size` bytes.
@@ -210,9 +220,12 @@ impl Ring {
         sum
     }
 
-    /// Stores into the lines of a message that was handled: on some processors the producer waits for lines that the consumer has only read.
+    /// Stores into the lines of a message that was handled, where the producer would wait for lines that the consumer has only read.
     #[inline]
-    fn take(&self, number: u64, size: usize) {
+    pub(super) fn take(&self, number: u64, size: usize) {
+        if !self.takes {
+            return;
+        }
         self.cell(number).unused.store(0, Ordering::Relaxed);
         for at in (0..beside(size)).step_by(size_of::<Cell>()) {
             // SAFETY: the consumer is done with these bytes, and has not released them.
@@ -232,9 +245,7 @@ impl Ring {
             self.wait_for((last + behind).min(operations) - 1);
             for number in next..last {
                 self.handle(number, &handlers, &mut tally);
-                if self.takes {
-                    self.take(number, size);
-                }
+                self.take(number, size);
             }
             next = last;
             if next >= due || next == operations {
@@ -269,15 +280,15 @@ fn add(payload: &[u8], tally: &mut Tally) {
 }
 
 /// Asks for a line, to write there.
-fn request(cell: &Cell) {
+pub(super) fn request<T>(line: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(cell).cast());
+        _mm_prefetch::<_MM_HINT_ET0>(line.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = cell;
+    let _ = line;
 }
 
 /// The messages of a slot of the benchmark: all have one length.

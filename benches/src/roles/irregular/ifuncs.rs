@@ -12,7 +12,7 @@ use crate::program::Starter;
 /// Largest number of reads in flight: without and with aggregation.
 const WINDOW: [usize; 2] = [64, 2048];
 /// Operations of a part that are collected before they are sent together, with aggregation.
-const TOGETHER: usize = 256;
+pub(super) const TOGETHER: usize = 256;
 
 /// `BENCH_ADDRESS` is the address to listen on: `shm:` (with a generated name), or `ucx://127.0.0.1:0`.
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
