@@ -20,8 +20,8 @@ use crate::transport::{nontemporal, prefetch};
 /// 16).
 const AHEAD: u64 = 6;
 
-/// The producer requests as many bytes after a body as the body had. In a stream it does so for bodies up to this length only:
-/// the stores of a longer one request the same lines a moment later.
+/// The producer requests as many bytes after a body as the body had. In a stream it does so for bodies up to this length only, and requests
+/// the first line after a longer one: its stores request the others a moment later.
 const NEXT: usize = 4 << 10;
 /// Most bytes of the data ring that the producer requests.
 const MOST_NEXT: usize = 128 << 10;
@@ -192,10 +192,9 @@ unsafe impl Shared for Mapped {
         if !streams && moves {
             prefetch::each_line(self.data(at), len, prefetch::for_others);
         }
-        if !streams || len <= NEXT {
-            let len = len.min(MOST_NEXT).min(free);
-            prefetch::each_line(self.data(next), len, prefetch::for_writing);
-        }
+        let most = if !streams || len <= NEXT { MOST_NEXT } else { 1 };
+        let len = len.min(most).min(free);
+        prefetch::each_line(self.data(next), len, prefetch::for_writing);
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The reading side of a ring.
 
-use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, commit_word, split_commit_word};
+use ifunc_abi::frame::{FrameFlags, Header, INLINE, InstallHead, Kind, commit_word, split_commit_word};
 
 use super::shared::{Shared, SideState};
 use super::stream::Stream;
@@ -53,6 +53,13 @@ impl What {
             _ => Self::Inline,
         }
     }
+}
+
+/// Whether a frame with these words brings an image. Of a body with an image, which the target most often has, only the head is read.
+/// The other lines stay in the cache of the producer, which writes a later body there.
+#[inline]
+fn is_image(words: [u64; 2]) -> bool {
+    words[0] as u8 == Kind::Install as u8
 }
 
 /// The longest body that lies there, beside a data ring of so many bytes.
@@ -187,7 +194,12 @@ impl<S: Shared> Consumer<S> {
             return Err(self.malformed(TOO_LONG));
         }
         if what == What::Data {
-            self.shared.body_found(self.data_at(), len);
+            let read = if is_image(words) {
+                len.min(InstallHead::SIZE)
+            } else {
+                len
+            };
+            self.shared.body_found(self.data_at(), read);
         }
         self.held = Held { what, words, len };
         Ok(true)
@@ -228,7 +240,7 @@ impl<S: Shared> Consumer<S> {
 
     /// Gives back the lines of the next `count` bodies, of `len` bytes each. Returns the bytes of the data ring that one of them takes.
     #[inline]
-    fn release_body(&self, len: usize, count: usize) -> u64 {
+    fn release_bodies(&self, len: usize, count: usize) -> u64 {
         let bytes = footprint(len);
         // A longer one may have been staged: it is not read from the producer's cache.
         if self.takes && len < staging::LEAST {
@@ -242,7 +254,13 @@ impl<S: Shared> Consumer<S> {
     fn release_unusual(&mut self) {
         let data = match self.held.what {
             What::Inline => 0,
-            What::Data => self.release_body(self.held.len, 1),
+            What::Data => {
+                let Held { words, len, .. } = self.held;
+                match is_image(words) {
+                    true => footprint(len),
+                    false => self.release_bodies(len, 1),
+                }
+            }
             What::Nothing => return self.settle(),
             What::Violation => return,
         };
@@ -385,7 +403,7 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     fn release_run(&mut self, count: usize, len: usize) {
         let data = match std::mem::replace(&mut self.held.what, What::Nothing) {
-            What::Data => self.release_body(len, count),
+            What::Data => self.release_bodies(len, count),
             _ => 0,
         };
         if self.window.release_all(count as u64, data) {
