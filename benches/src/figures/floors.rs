@@ -80,7 +80,7 @@ impl Floor {
         let env = [("BENCH_PEER_CPU", &*peer)];
         Ok(Self {
             program: Program::start("table-bare", cores.source, &env)?,
-            name: "the same workload over a bare ring, which carries 256 updates in each message",
+            name: "the same workload over a bare ring, which carries as many updates in each message as are sent together",
         })
     }
 

@@ -43,7 +43,6 @@ struct Cell {
 }
 
 /// Bytes of longer bodies.
-#[derive(Clone)]
 #[repr(align(64))]
 struct Line {
     _bytes: [u8; 64],
@@ -53,7 +52,7 @@ struct Line {
 pub(super) struct Ring {
     cells: Vec<Cell>,
     /// What does not lie in slots.
-    data: UnsafeCell<Vec<Line>>,
+    data: Vec<UnsafeCell<Line>>,
     released: Released,
     /// Messages that there is room for.
     capacity: u64,
@@ -81,14 +80,14 @@ impl Ring {
             unused: AtomicU64::new(0),
             body: UnsafeCell::new([0; INLINE]),
         };
+        let line = || UnsafeCell::new(Line { _bytes: [0; 64] });
         let stride = beside.next_multiple_of(size_of::<Cell>());
         let fit = DATA.checked_div(stride).map_or(SLOTS, |fit| fit as u64);
         Self {
             cells: std::iter::repeat_with(cell).take(SLOTS as usize).collect(),
-            data: UnsafeCell::new(vec![
-                Line { _bytes: [0; 64] };
-                DATA.max(stride) / size_of::<Line>()
-            ]),
+            data: std::iter::repeat_with(line)
+                .take(DATA.max(stride) / size_of::<Line>())
+                .collect(),
             released: Released::default(),
             capacity: fit.clamp(1, SLOTS),
             stride,
@@ -108,8 +107,9 @@ impl Ring {
     /// The bytes of a message beside its slot: as many as the ring was made for, aligned to cache lines.
     pub(super) fn beside(&self, number: u64) -> *mut u8 {
         let at = (number % self.capacity) as usize * self.stride;
+        let lines = UnsafeCell::raw_get(self.data.as_ptr()).cast::<u8>();
         // SAFETY: there are as many bytes: `capacity` times `stride`, and at least one stride.
-        unsafe { (*self.data.get()).as_mut_ptr().cast::<u8>().add(at) }
+        unsafe { lines.add(at) }
     }
 
     /// The body of a message of `size` bytes.

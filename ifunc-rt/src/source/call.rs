@@ -21,6 +21,7 @@ use crate::driver::future::Task;
 use crate::driver::state::Want;
 use crate::driver::wait::Ended;
 use crate::driver::wake::WakeGuard;
+
 /// An outstanding call. Dropping it drops the answer; the target still runs the invocation. If it was forwarded to other nodes of a
 /// [group](crate::group), it still runs there, and the source cancels it at the first target, which gives back what it holds for it.
 ///

@@ -1,4 +1,4 @@
-//! An invocation is encoded and sent.
+//! A handle encodes an invocation and sends it.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::driver::state::Want;
 
 /// Writes a payload into memory that may be longer than it asked for.
 type Encode<'a> = dyn FnMut(&mut [u8]) -> Result<usize, Error> + 'a;
+
 impl<E: Encoding> Handle<E> {
     /// Sends the payload and returns a [`Call`] to wait for.
     ///

@@ -109,7 +109,7 @@ impl Connection {
 
     /// How many frames were sent over the link.
     #[inline(always)]
-    pub(super) fn sent(&mut self) -> u64 {
+    fn sent(&mut self) -> u64 {
         match &mut self.link {
             Some(link) => with_link!(link, link => link.tx.sent()),
             None => u64::MAX,

@@ -27,17 +27,12 @@ const _: () = assert!(size_of::<Bound>() + size_of::<u64>() <= 64);
 #[derive(Debug)]
 struct Rest {
     metrics: HandleMetrics,
-    /// What the next policy asks of it, and what the image counts until its last entry is released. `None`: it runs by the authority of
-    /// this node.
-    by: Option<(InstalledBy, Arc<Charges>)>,
+    /// What the next policy asks of it. `None`: it runs by the authority of this node.
+    by: Option<InstalledBy>,
 }
 
 impl Bound {
-    pub(super) fn new(
-        counted: Counted,
-        metrics: HandleMetrics,
-        by: Option<(InstalledBy, Arc<Charges>)>,
-    ) -> Self {
+    pub(super) fn new(counted: Counted, metrics: HandleMetrics, by: Option<InstalledBy>) -> Self {
         Self {
             counted,
             rest: Box::new(Rest { metrics, by }),
@@ -54,7 +49,7 @@ impl Bound {
     /// # Errors
     /// Why it runs no more.
     pub(super) fn readmit(&mut self, source: &SourceInfo, rules: &Rules) -> Result<(), Refusal> {
-        let Some((by, _)) = &mut self.rest.by else {
+        let Some(by) = &mut self.rest.by else {
             return Ok(());
         };
         let (authority, allowance) = by.readmit(&self.counted, source, rules)?;
@@ -65,7 +60,7 @@ impl Bound {
 
     /// Who signed the image, if the policy that admitted it knew the key.
     pub(super) fn signer(&self) -> Option<&str> {
-        self.rest.by.as_ref()?.0.authority.signer()
+        self.rest.by.as_ref()?.authority.signer()
     }
 }
 
@@ -77,6 +72,8 @@ pub(super) struct InstalledBy {
     pub(super) signed_by: Option<[u8; 32]>,
     /// The size of the image.
     pub(super) len: usize,
+    /// What the image counts, until its last entry is released.
+    pub(super) _charges: Arc<Charges>,
 }
 
 impl InstalledBy {

@@ -100,8 +100,9 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
                 authority: Arc::clone(&authority),
                 signed_by,
                 len: size,
+                _charges: Arc::clone(&charges),
             };
-            Bound::new(counted, metrics, Some((by, Arc::clone(&charges))))
+            Bound::new(counted, metrics, Some(by))
         });
         Ok(bound.collect())
     }

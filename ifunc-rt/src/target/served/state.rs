@@ -32,7 +32,7 @@ pub(in crate::target) struct State {
     /// An invocation that was taken out of the link, to run it after the poll, if there was memory for its payload.
     pub(super) taken: Option<(Counted, ReplyTo, Result<(), Refusal>)>,
     /// One that may travel on.
-    pub(in crate::target) taken_visit: Option<TakenVisit>,
+    pub(super) taken_visit: Option<TakenVisit>,
     /// What its unfinished body holds.
     pub(super) held: Held,
     /// What it may use, and uses.

@@ -21,7 +21,7 @@ use crate::transport::{nontemporal, prefetch};
 const AHEAD: u64 = 6;
 
 /// The producer requests as many bytes after a body as the body had. In a stream it does so for bodies up to this length only, and requests
-/// the first line after a longer one: its stores request the others a moment later.
+/// the first line after a longer one, for the consumer may have read that line alone ([`is_image`](super::ring)). The stores request the others a moment later.
 const NEXT: usize = 4 << 10;
 /// Most bytes of the data ring that the producer requests.
 const MOST_NEXT: usize = 128 << 10;

@@ -55,11 +55,20 @@ impl What {
     }
 }
 
-/// Whether a frame with these words brings an image. Of a body with an image, which the target most often has, only the head is read.
-/// The other lines stay in the cache of the producer, which writes a later body there.
+/// Whether the body of a frame with these words is an image behind its head. The target most often has the image, and reads only the head
+/// then. The other lines stay in the cache of the producer, which writes a later body there.
 #[inline]
 fn is_image(words: [u64; 2]) -> bool {
-    words[0] as u8 == Kind::Install as u8
+    Header::parse_plain(words, Kind::Install).is_some()
+}
+
+/// How much of a body of `len` bytes is most often read.
+#[inline]
+fn to_read(words: [u64; 2], len: usize) -> usize {
+    match is_image(words) {
+        true => len.min(InstallHead::SIZE),
+        false => len,
+    }
 }
 
 /// The longest body that lies there, beside a data ring of so many bytes.
@@ -194,12 +203,7 @@ impl<S: Shared> Consumer<S> {
             return Err(self.malformed(TOO_LONG));
         }
         if what == What::Data {
-            let read = if is_image(words) {
-                len.min(InstallHead::SIZE)
-            } else {
-                len
-            };
-            self.shared.body_found(self.data_at(), read);
+            self.shared.body_found(self.data_at(), to_read(words, len));
         }
         self.held = Held { what, words, len };
         Ok(true)
@@ -257,6 +261,7 @@ impl<S: Shared> Consumer<S> {
             What::Data => {
                 let Held { words, len, .. } = self.held;
                 match is_image(words) {
+                    // A store to the line of the head would delay the answer.
                     true => footprint(len),
                     false => self.release_bodies(len, 1),
                 }
@@ -435,8 +440,10 @@ impl<S: Shared> Inbound for Consumer<S> {
     fn prefetch_body(&self) {
         let slot = self.shared.slot(self.next());
         let (sequence, len) = split_commit_word(S::load_commit(slot));
-        if sequence == self.expected() && What::of(S::load_words(slot)) == What::Data {
-            self.shared.body_found(self.data_at(), len as usize);
+        let words = S::load_words(slot);
+        if sequence == self.expected() && What::of(words) == What::Data {
+            self.shared
+                .body_found(self.data_at(), to_read(words, len as usize));
         }
     }
 

@@ -396,6 +396,33 @@ fn a_body_lies_where_its_alignment_wants_it() {
     }
 }
 
+/// Those of an image stay with the producer, unless it is the last part of one.
+#[test]
+fn a_consumer_stores_into_the_bodies_that_it_reads() {
+    let (memory, mut producer, mut consumer) = rings(RingSize {
+        slots: 8,
+        data: 8 << 10,
+    });
+    let assembled = Header {
+        flags: FrameFlags::ASSEMBLED,
+        ..Header::new(Kind::Install, 1, 0)
+    };
+    for (header, is_taken) in [
+        (Header::new(Kind::Exec, 1, 0), true),
+        (Header::new(Kind::Install, 1, 0), false),
+        (assembled, true),
+    ] {
+        let at = producer.window.sent().data as usize;
+        producer.reserve(200, 8).unwrap().unwrap().fill(1);
+        producer.commit(header, 200);
+        assert!(receive(&mut consumer, false).unwrap().is_some());
+        let (view, expected) = (View(Rc::clone(&memory)), if is_taken { 0xAA } else { 1 });
+        // SAFETY: the ring is longer than the three bodies; nothing else uses its memory now.
+        let body = unsafe { std::slice::from_raw_parts(view.data(at), 200) };
+        assert!(body.iter().all(|&byte| byte == expected), "{header:?}");
+    }
+}
+
 #[test]
 fn lies_about_credits_and_lengths_end_the_connection() {
     let size = RingSize { slots: 2, data: 4096 };
