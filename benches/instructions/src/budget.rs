@@ -94,8 +94,8 @@ const PATHS: &[Path] = &[
         what: "batch-answer",
         messages: TOGETHER,
         own: together,
-        usual: 14.2,
-        first: 14.2,
+        usual: 14.3,
+        first: 14.3,
     },
     // The source: receives the answers to a batch.
     Path {
