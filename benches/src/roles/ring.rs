@@ -163,6 +163,13 @@ impl Ring {
         self.released.0.store(messages, Ordering::Release);
     }
 
+    /// Waits until the consumer is done with so many messages.
+    pub(super) fn wait_for_release(&self, messages: u64) {
+        while self.released.0.load(Ordering::Acquire) < messages {
+            spin_loop();
+        }
+    }
+
     /// Messages after which credits are returned.
     fn lap(&self) -> u64 {
         (self.capacity / 4).max(1)
@@ -214,9 +221,7 @@ impl Ring {
             self.send(messages, number, seed);
             sum = sum.wrapping_add(messages.sum(seed));
         }
-        while self.released.0.load(Ordering::Acquire) < messages.slot.operations {
-            spin_loop();
-        }
+        self.wait_for_release(messages.slot.operations);
         sum
     }
 

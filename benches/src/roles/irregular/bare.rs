@@ -2,7 +2,6 @@
 //!
 //! The worker writes places where the other side reads them, as many to a message as are [sent together](TOGETHER) by ours.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -29,21 +28,17 @@ pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
     let (mut random, mut expected) = (Random(1), PartSums::default());
     time_slots(starter, |slot| {
         let ring = &Ring::new(TOGETHER * size_of::<u64>());
-        let done = &AtomicU64::new(0);
         let messages = slot.operations.div_ceil(TOGETHER as u64);
         let took = std::thread::scope(|scope| {
             let consumer = spawn_on(scope, peer, || {
                 update(ring, messages, &mut table);
-                done.store(messages, Ordering::Release);
                 // On this core, whose cache has the table.
                 sums_of(table.iter().copied())
             })?;
             let mut again = random.clone();
             let started = Instant::now();
             send(ring, slot.operations, &mut random);
-            while done.load(Ordering::Acquire) != messages {
-                std::hint::spin_loop();
-            }
+            ring.wait_for_release(messages);
             let took = started.elapsed();
             for _ in 0..slot.operations {
                 expected = expected.with(again.place(1).1, 1);
