@@ -35,22 +35,23 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
     let inner = unsafe { &*registration.inner };
     let _gate = inner.gate();
     let mut verdict = UCS_OK;
-    let message = Message {
+    // Made where it is used, and with a reference to what UCX has just written: a copy of either would be read with wider loads than it was
+    // written with, and such loads wait for the stores.
+    let message = |verdict| Message {
         id: registration.id,
         worker: inner.shared.serial,
         header: header.cast(),
         header_len,
         data,
         len,
-        attributes: param.recv_attr,
-        reply: param.reply_ep,
-        verdict: &mut verdict,
+        param,
+        verdict,
         bytes: PhantomData,
     };
     if inner.is_entered() {
-        return message_late(inner, &message);
+        return message_late(inner, &message(&mut verdict));
     }
-    inner.enter(|handler, callback| handler.message(callback, message));
+    inner.enter(|handler, callback| handler.message(callback, message(&mut verdict)));
     verdict
 }
 
@@ -59,7 +60,7 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
 fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_status_t {
     let mut header = vec![0; message.header_len];
     message.copy_header(&mut header);
-    let (id, len, reply) = (message.id, message.len, message.reply);
+    let (id, len) = (message.id, message.len);
     let data = Handle(message.data);
     let is_rendezvous = message.is_rendezvous();
     let mut copy = vec![0; if is_rendezvous { 0 } else { len }];
@@ -67,7 +68,8 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
         message.copy_to(&mut copy);
     }
     // A copy cannot be kept.
-    let attributes = message.attributes & !u64::from(UCP_AM_RECV_ATTR_FLAG_DATA);
+    let mut param = *message.param;
+    param.recv_attr &= !u64::from(UCP_AM_RECV_ATTR_FLAG_DATA);
     inner.deliver(move |inner, handler| {
         let mut verdict = UCS_OK;
         let message = Message {
@@ -81,8 +83,7 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
                 copy.as_mut_ptr().cast()
             },
             len,
-            attributes,
-            reply,
+            param: &param,
             verdict: &mut verdict,
             bytes: PhantomData,
         };

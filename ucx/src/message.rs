@@ -1,11 +1,12 @@
 //! Active messages that have arrived.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::marker::PhantomData;
 
 use ucx_sys::{
     UCP_AM_RECV_ATTR_FIELD_REPLY_EP, UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS,
-    ucp_ep_h, ucs_status_t,
+    ucp_am_recv_param_t, ucs_status_t,
 };
 
 use crate::endpoint::EndpointId;
@@ -14,7 +15,6 @@ use crate::shared::Handle;
 /// An active message, as the handler gets it.
 ///
 /// Its bytes may be in memory that the peer can write: they are copied, and no reference to them is made.
-#[derive(Debug)]
 pub struct Message<'a> {
     pub(crate) id: u16,
     pub(crate) worker: u64,
@@ -22,8 +22,7 @@ pub struct Message<'a> {
     pub(crate) header_len: usize,
     pub(crate) data: *mut c_void,
     pub(crate) len: usize,
-    pub(crate) attributes: u64,
-    pub(crate) reply: ucp_ep_h,
+    pub(crate) param: &'a ucp_am_recv_param_t,
     /// The callback's result: whether the data stay.
     pub(crate) verdict: &'a mut ucs_status_t,
     pub(crate) bytes: PhantomData<&'a [u8]>,
@@ -47,6 +46,16 @@ pub struct Kept(pub(crate) Data);
 #[derive(Debug)]
 #[must_use = "the sender waits until the data are fetched or discarded"]
 pub struct Rendezvous(pub(crate) Data);
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("id", &self.id)
+            .field("header_len", &self.header_len)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Message<'_> {
     /// The id that it was sent with.
@@ -92,7 +101,7 @@ impl Message<'_> {
 
     #[inline]
     fn has(&self, attribute: u32) -> bool {
-        self.attributes & u64::from(attribute) != 0
+        self.param.recv_attr & u64::from(attribute) != 0
     }
 
     /// Whether the data are still the sender's, and have to be fetched.
@@ -145,7 +154,7 @@ impl Message<'_> {
     #[must_use]
     pub fn sender(&self) -> Option<EndpointId> {
         self.has(UCP_AM_RECV_ATTR_FIELD_REPLY_EP)
-            .then(|| EndpointId::new(self.reply))
+            .then(|| EndpointId::new(self.param.reply_ep))
             .flatten()
     }
 

@@ -6,11 +6,11 @@ use ::ucx::{EndpointId, Rendezvous, Status};
 
 use super::engine::{Core, Locked};
 use super::events::{Data, Event, Header};
+use super::frame::Frame;
 use super::gather::Next;
 use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Notice};
 use super::packet::{Packet, Purpose};
-use super::receive_queue::Frame;
 use super::table::{Connection, ConnectionId, Stage};
 use crate::observe::limited;
 use crate::transport::LinkError;
@@ -115,7 +115,13 @@ impl Locked<'_> {
         drop(handler);
         let result = match (validated, data) {
             (Ok((head, None)), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
-            (Ok((head, None)), data) => self.received(id, Frame::new(&head, data)),
+            (Ok((head, None)), Data::Copied(packet, len)) => {
+                self.received(id, Frame::copied(packet, len, head.sequence, head.words))
+            }
+            (Ok((head, None)), Data::Kept(kept)) => {
+                let packet = self.packet(0);
+                self.received(id, Frame::kept(packet, kept, head.sequence, head.words))
+            }
             (Ok((head, Some(notice))), Data::Copied(packet, len)) => {
                 self.state.notify(id);
                 let body = packet.body(len).to_vec();
@@ -150,7 +156,7 @@ impl Locked<'_> {
         let Err((frame, why)) = received else {
             return Ok(());
         };
-        self.discard(frame.data);
+        self.release(frame);
         why.map_or(Ok(()), Err)
     }
 
@@ -173,8 +179,8 @@ impl Locked<'_> {
 
     /// The body of a frame was fetched.
     fn fetched(&mut self, id: ConnectionId, head: Head, packet: Packet) -> Result<(), &'static str> {
-        let data = Data::Copied(packet, head.len as usize);
-        self.received(id, Frame::new(&head, data))?;
+        let len = head.len as usize;
+        self.received(id, Frame::copied(packet, len, head.sequence, head.words))?;
         self.acknowledge_fin(id)
     }
 

@@ -10,7 +10,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 use super::handshake::LONGEST;
 use super::header::{HEADER, Head, Name, ONE_PIECE};
 use super::packed::{Entries, Entry, LENGTHS};
-use super::packet::{Packet, Pool, Purpose};
+use super::packet::{Packet, Pool, Tag};
 use super::receive_queue::ReceiveQueues;
 use crate::os::EventFd;
 
@@ -200,7 +200,7 @@ impl EventQueue {
 }
 
 impl Handler for EventQueue {
-    type Tag = Purpose;
+    type Tag = Tag;
 
     fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
         let from = message.sender();
@@ -234,7 +234,7 @@ impl Handler for EventQueue {
         self.push(Event::Message { from, head, data });
     }
 
-    fn completed(&mut self, _: &mut Callback<'_, Self>, buffer: Buffer<Purpose>, result: Result<(), Status>) {
+    fn completed(&mut self, _: &mut Callback<'_, Self>, buffer: Buffer<Tag>, result: Result<(), Status>) {
         self.push(Event::Completed(Packet(buffer), result));
     }
 

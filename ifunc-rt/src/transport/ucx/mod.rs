@@ -40,6 +40,7 @@ mod engine;
 mod events;
 mod exchange;
 mod exit;
+mod frame;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod gather;

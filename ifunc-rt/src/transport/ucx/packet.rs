@@ -1,7 +1,7 @@
 //! Packets: a header and a body in one buffer, which UCX reads or writes while an operation is under way, and the pool that they
 //! go back to.
 
-use ::ucx::Buffer;
+use ::ucx::{Buffer, Kept};
 use zerocopy::FromBytes;
 
 use super::header::{HEADER, Head};
@@ -16,14 +16,32 @@ const _: () = assert!(HEADER <= BODY && MAX_FIRST == HEADER);
 
 /// A buffer, and what it is used for.
 #[derive(Debug)]
-pub(super) struct Packet(pub(super) Buffer<Purpose>);
+pub(super) struct Packet(pub(super) Buffer<Tag>);
+
+/// What is known of a packet.
+#[derive(Debug, Default)]
+pub(super) struct Tag {
+    purpose: Purpose,
+    arrived: Arrived,
+}
+
+/// The frame that has arrived in a packet: of a [`Frame`](super::frame::Frame), whose packet has no other purpose.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) sequence: u32,
+    pub(super) words: [u64; 2],
+    /// Length of the body.
+    pub(super) len: usize,
+    /// The body, where UCX has received it. `None`: it is the packet's.
+    pub(super) kept: Option<Kept>,
+}
 
 impl Packet {
     /// The least capacity.
     pub(super) const LEAST: usize = 256;
 
     fn new(capacity: usize) -> Self {
-        Self(Buffer::new(BODY + capacity, Purpose::Idle))
+        Self(Buffer::new(BODY + capacity, Tag::default()))
     }
 
     /// How long a body may be.
@@ -56,18 +74,29 @@ impl Packet {
     }
 
     pub(super) fn purpose(&self) -> Purpose {
-        *self.0.tag()
+        self.0.tag().purpose
     }
 
     pub(super) fn set_purpose(&mut self, purpose: Purpose) {
-        *self.0.tag_mut() = purpose;
+        self.0.tag_mut().purpose = purpose;
+    }
+
+    #[inline]
+    pub(super) fn arrived(&self) -> &Arrived {
+        &self.0.tag().arrived
+    }
+
+    #[inline]
+    pub(super) fn arrived_mut(&mut self) -> &mut Arrived {
+        &mut self.0.tag_mut().arrived
     }
 }
 
 /// What an operation under way is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// None.
+    #[default]
     Idle,
     /// A message of the connection is being sent, of so many frames and so much data.
     Sending {

@@ -10,31 +10,15 @@ use ::ucx::{Serialized, Worker};
 
 use super::credits::{Incoming, send_window};
 use super::engine::{Core, Locked};
-use super::events::{Data, EventQueue};
+use super::events::EventQueue;
+use super::frame::Frame;
 use super::gather::Unread;
-use super::header::{Head, Name};
+use super::header::Name;
 use super::packed::Entry;
 use super::packet::Packet;
 use super::table::{ConnectionId, Signs, Stage};
 use crate::transport::RingSize;
 use crate::transport::window::Credits;
-
-/// A frame that has arrived, whose header was validated.
-pub(super) struct Frame {
-    pub(super) sequence: u32,
-    pub(super) words: [u64; 2],
-    pub(super) data: Data,
-}
-
-impl Frame {
-    pub(super) fn new(head: &Head, data: Data) -> Self {
-        Self {
-            sequence: head.sequence,
-            words: head.words,
-            data,
-        }
-    }
-}
 
 /// The receive queues of an engine's connections, by the indices of their ids.
 #[derive(Default)]
@@ -128,13 +112,7 @@ impl ReceiveQueue {
             return Err(packet);
         }
         self.incoming.complete();
-        let (sequence, words) = (self.next, entry.words);
-        let data = Data::Copied(packet, len);
-        self.arrive_next(Frame {
-            sequence,
-            words,
-            data,
-        });
+        self.arrive_next(Frame::copied(packet, len, self.next, entry.words));
         Ok(())
     }
 
@@ -151,7 +129,7 @@ impl ReceiveQueue {
     pub(super) fn receive(&mut self, frame: Frame) -> Result<(), (Frame, &'static str)> {
         self.incoming.complete();
         // Numbers wrap: what is past is far ahead.
-        let sequence = frame.sequence;
+        let sequence = frame.sequence();
         if sequence.wrapping_sub(self.next) >= self.incoming.slots() || self.early.contains_key(&sequence) {
             return Err((frame, "a frame whose number was not its turn"));
         }
@@ -209,10 +187,7 @@ impl ReceiveQueue {
         self.signs
             .arrived
             .store(!self.arrived.is_empty(), Ordering::Release);
-        let is_due = match &frame.data {
-            Data::Copied(_, len) => self.incoming.is_due(*len),
-            _ => true,
-        };
+        let is_due = frame.is_kept() || self.incoming.is_due(frame.len());
         Some((frame, is_due))
     }
 
@@ -298,7 +273,7 @@ impl Locked<'_> {
     }
 
     fn discard_all(&mut self, frames: Vec<Frame>) {
-        frames.into_iter().for_each(|frame| self.discard(frame.data));
+        frames.into_iter().for_each(|frame| self.release(frame));
     }
 }
 
@@ -365,7 +340,7 @@ mod tests {
             "without credit"
         );
         let queue = receive_queues.get_mut(ConnectionId(1 << u32::BITS)).unwrap();
-        let sequences: Vec<u32> = queue.take_all().iter().map(|frame| frame.sequence).collect();
+        let sequences: Vec<u32> = queue.take_all().iter().map(Frame::sequence).collect();
         assert_eq!((sequences, queue.unread.get()), (vec![1, 2], 0));
         assert!(queue.release(8) && queue.release(8));
         queue.publish();

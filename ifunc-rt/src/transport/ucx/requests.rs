@@ -11,6 +11,7 @@ use super::arming::QUIET_ROUNDS;
 use super::credits::message_of;
 use super::engine::{Core, Locked};
 use super::events::{Data, EventQueue};
+use super::frame::Frame;
 use super::header::{HEADER, Head, ONE_PIECE};
 use super::packed::Entry;
 use super::packet::{BODY, Packet, Purpose};
@@ -104,6 +105,11 @@ impl Locked<'_> {
         self.begin(Operation::Fetch { message, data }, packet)
     }
 
+    /// Gives the memory of a frame back.
+    pub(super) fn release(&mut self, frame: Frame) {
+        release(&mut self.worker, frame);
+    }
+
     /// Gives the memory of data back.
     pub(super) fn discard(&mut self, data: Data) {
         discard(&mut self.worker, data);
@@ -143,6 +149,16 @@ impl Locked<'_> {
             Err(status) => tracing::debug!(%status, "closing an endpoint"),
         }
         None
+    }
+}
+
+/// Gives the memory of a frame back.
+#[inline]
+pub(super) fn release(worker: &mut Worker<EventQueue, Serialized>, frame: Frame) {
+    let (packet, kept) = frame.into_memory();
+    worker.handler().pool.give(packet);
+    if let Some(kept) = kept {
+        worker.release(kept);
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ::ucx::Operations as _;
+
 use super::{CLOSED, Handle, connection};
 use crate::transport::ucx::engine::{Core, Locked};
-use crate::transport::ucx::events::{Data, EventQueue};
-use crate::transport::ucx::receive_queue::{Frame, with_queue};
-use crate::transport::ucx::requests::discard;
+use crate::transport::ucx::events::EventQueue;
+use crate::transport::ucx::frame::Frame;
+use crate::transport::ucx::receive_queue::with_queue;
 use crate::transport::ucx::table::ConnectionId;
 use crate::transport::{self, Body, Inbound, LinkError, Park};
 
@@ -66,24 +68,23 @@ impl Receiver {
             receive_queues, pool, ..
         } = &mut *handler;
         let queue = receive_queues.get_mut(self.handle.id).ok_or(CLOSED)?;
-        let mut released = None;
+        let mut kept = None;
         // The credits of what was released are not due: they go with another message to the peer once they are many.
         if std::mem::take(&mut self.is_released)
             && let Some(frame) = self.frame.take()
         {
-            queue.release(frame.data.len());
-            match frame.data {
-                Data::Copied(packet, _) => pool.give(packet),
-                data => released = Some(data),
-            }
+            queue.release(frame.len());
+            let packet;
+            (packet, kept) = frame.into_memory();
+            pool.give(packet);
         }
         match queue.take() {
             Some((frame, is_due)) => (self.frame, self.is_due) = (Some(frame), is_due),
             None => self.polled = engine.polls(),
         }
         drop(handler);
-        if let Some(data) = released {
-            discard(worker, data);
+        if let Some(kept) = kept {
+            worker.release(kept);
         }
         if self.frame.is_some() {
             return Ok(());
@@ -144,9 +145,9 @@ fn is_empty(locked: &mut Locked<'_>, id: ConnectionId) -> bool {
 
 /// Gives the memory of a frame back, and credits to the peer if they are due.
 fn spend(locked: &mut Locked<'_>, id: ConnectionId, frame: Option<Frame>) {
-    let Some(Frame { data, .. }) = frame else { return };
-    let len = data.len();
-    locked.discard(data);
+    let Some(frame) = frame else { return };
+    let len = frame.len();
+    locked.release(frame);
     let is_due = with_queue(&mut locked.worker, id, |queue| queue.release(len)).unwrap_or(false);
     if is_due && connection(locked, id).is_ok_and(|connection| connection.gone.is_none()) {
         locked.credit(id);
@@ -161,18 +162,11 @@ impl Inbound for Receiver {
             self.next()?;
         }
         let frame = self.frame.as_ref().filter(|_| !self.is_released);
-        Ok(frame.map(|frame| {
-            let (ptr, len) = match &frame.data {
-                Data::Copied(packet, len) => (packet.body(*len).as_ptr(), *len),
-                Data::Kept(kept) => (kept.as_ptr().cast(), kept.as_ptr().len()),
-                Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
-            };
-            transport::Frame {
-                sequence: frame.sequence,
-                words: frame.words,
-                // SAFETY: the memory is the frame's until `release`, which needs `self` mutably; UCX's is there as long as the engine.
-                body: unsafe { Body::new(ptr, len) },
-            }
+        Ok(frame.map(|frame| transport::Frame {
+            sequence: frame.sequence(),
+            words: frame.words(),
+            // SAFETY: the memory is the frame's until `release`, which needs `self` mutably; UCX's is there as long as the engine.
+            body: unsafe { Body::new(frame.body(), frame.len()) },
         }))
     }
 
@@ -229,7 +223,7 @@ impl Drop for Receiver {
         if let Some(frame) = self.frame.take()
             && let Some(mut locked) = self.handle.engine.lock_here()
         {
-            locked.discard(frame.data);
+            locked.release(frame);
         }
     }
 }

@@ -9,10 +9,10 @@ use crate::transport::handshake::HANDSHAKE_TIMEOUT;
 use crate::transport::ucx::arming::QUIET_ROUNDS;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::events::{Data, Event};
+use crate::transport::ucx::frame::Frame;
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice};
 use crate::transport::ucx::packet::BODY;
-use crate::transport::ucx::receive_queue::Frame;
 use crate::transport::ucx::table::{Acceptor, Connection, ConnectionId};
 use crate::transport::window::Credits;
 
@@ -111,10 +111,10 @@ fn a_target_is_woken_if_it_sleeps_and_there_is_something_for_it() {
 /// A frame that has arrived, in this packet.
 fn arrive(locked: &mut Locked<'_>, id: ConnectionId, len: usize) {
     let packet = locked.packet(len);
-    let data = Data::Copied(packet, len);
+    let head = super::peer::frame(1, len);
     let mut handler = locked.worker.handler();
     let queue = handler.receive_queues.get_mut(id).unwrap();
-    queue.arrive(Frame::new(&super::peer::frame(1, len), data));
+    queue.arrive(Frame::copied(packet, len, head.sequence, head.words));
 }
 
 fn free(locked: &mut Locked<'_>) -> usize {
@@ -188,7 +188,7 @@ fn memory_of_some_frames_is_given_back_as_soon_as_they_are_executed() {
         }
         drop(handler);
         due += usize::from(is_due);
-        locked.discard(frame.data);
+        locked.release(frame);
     }
     assert!((1..=FRAMES / 4).contains(&due), "{due}");
     locked.forget(id);

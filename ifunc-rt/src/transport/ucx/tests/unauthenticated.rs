@@ -410,7 +410,7 @@ fn credits_that_are_owed_are_paid() {
             let (frame, _) = queue.take()?;
             let is_due = queue.release(1);
             drop(handler);
-            locked.discard(frame.data);
+            locked.release(frame);
             Some(is_due)
         })
     });
