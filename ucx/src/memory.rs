@@ -221,7 +221,7 @@ pub struct Remote<'a> {
 
 impl Remote<'_> {
     /// Endpoint, key, and the address of `len` bytes, for an operation of the worker.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of<H: Handler>(self, inner: &Inner<H>, len: usize) -> (ucp_ep_h, ucp_rkey_h, u64) {
         let Self {
             endpoint,

@@ -20,7 +20,7 @@ use super::tasks::Tasks;
 use crate::driver::backoff::Backoff;
 use crate::source::connection as source;
 use crate::ticks::ticks;
-use crate::transport::{Key, Listener, PollScope};
+use crate::transport::{Key, Link, Listener, PollScope};
 use crate::{Source, SourceError};
 
 /// Idle connections that stay active.
@@ -186,6 +186,7 @@ impl Links {
     }
 
     /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
+    #[inline]
     pub(super) fn gather(&mut self, host: &Host) -> bool {
         let before = self.active.len();
         if host.travels.is_used() && !self.has_tasks {
@@ -195,32 +196,45 @@ impl Links {
             self.gather_dialed(host, nodes);
         }
         while let Some(link) = self.listener.accept() {
-            self.last += 1;
-            let mut connection = Connection::new(self.last, link, host);
-            if host.policy.generation() != 0 {
-                // The one before it may have admitted the peer.
-                connection.review(host);
-                self.applied = BEFORE;
-            }
-            self.active.push_back(Box::new(connection));
-            if let Some(pauses) = &mut self.pauses {
-                pauses.forget();
-            }
+            self.activate(link, host);
         }
         if !self.parked.is_empty() {
-            if host.travels.is_waking() {
-                self.unpark_travels(host);
-            }
-            let mut keys = std::mem::take(&mut self.keys);
-            self.listener.ready(&mut keys);
-            self.unpark(&keys);
-            keys.clear();
-            self.keys = keys;
+            self.unpark_ready(host);
         }
         if host.policy.generation() != self.applied {
             self.apply_policy(host);
         }
         self.active.len() > before
+    }
+
+    /// Activates a connection that was accepted.
+    #[cold]
+    #[inline(never)]
+    fn activate(&mut self, link: Link, host: &Host) {
+        self.last += 1;
+        let mut connection = Connection::new(self.last, link, host);
+        if host.policy.generation() != 0 {
+            // The one before it may have admitted the peer.
+            connection.review(host);
+            self.applied = BEFORE;
+        }
+        self.active.push_back(Box::new(connection));
+        if let Some(pauses) = &mut self.pauses {
+            pauses.forget();
+        }
+    }
+
+    /// Activates the parked connections that are ready.
+    #[inline(never)]
+    fn unpark_ready(&mut self, host: &Host) {
+        if host.travels.is_waking() {
+            self.unpark_travels(host);
+        }
+        let mut keys = std::mem::take(&mut self.keys);
+        self.listener.ready(&mut keys);
+        self.unpark(&keys);
+        keys.clear();
+        self.keys = keys;
     }
 
     /// Applies a policy that replaced another one to every connection, and ends those that it does not admit once what they sent before was
@@ -268,37 +282,46 @@ impl Links {
     /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
     /// gathers connections.
     #[inline(always)]
-    pub(super) fn poll(&mut self, mut execution: Execution<'_>) -> usize {
-        match self.scope.is_some() {
-            true => self.poll_in_scope(execution.reborrow()),
-            false => self.poll_links(execution),
+    pub(super) fn poll(&mut self, execution: Execution<'_>) -> usize {
+        let host = execution.host;
+        let skips = self.scope.is_some() && self.begin(host);
+        let polled = EndsOnPanic(self);
+        let handled = if skips { 0 } else { polled.0.poll_links(execution) };
+        std::mem::forget(polled);
+        if self.scope.is_some() {
+            self.end(skips, handled, host);
         }
+        handled
     }
 
-    /// As [`poll`](Self::poll), where the listener looks for what has arrived once for all connections.
+    /// Begins a poll where the listener looks for what has arrived once for all connections. Returns whether the poll skips the connections.
     #[inline(never)]
-    fn poll_in_scope(&mut self, execution: Execution<'_>) -> usize {
-        // A poll that panics ends the scope, and later ones have none.
-        let (in_scope, has_some) = InScope::new(self.scope.take());
-        let mut handled = 0;
-        let host = execution.host;
-        if has_some || self.skippable_polls == 0 || self.has_other_work(host) {
-            if host.policy.generation() != self.applied {
-                // What is to run is admitted by the policy that there is now.
-                self.until_tended = 0;
-            }
-            handled = self.poll_links(execution);
-            self.skippable_polls = if handled == 0 { SKIPPABLE } else { 0 };
-        } else {
+    fn begin(&mut self, host: &Host) -> bool {
+        let has_some = self.scope.as_ref().is_none_or(|scope| scope.begin());
+        let skips = !has_some && self.skippable_polls > 0 && !self.has_other_work(host);
+        if skips {
             self.skippable_polls -= 1;
             self.polls += 1;
+        } else if host.policy.generation() != self.applied {
+            // What is to run is admitted by the policy that there is now.
+            self.until_tended = 0;
+        }
+        skips
+    }
+
+    /// Ends a poll that [`begin`](Self::begin) began.
+    #[inline(never)]
+    fn end(&mut self, skips: bool, handled: usize, host: &Host) {
+        if !skips {
+            self.skippable_polls = if handled == 0 { SKIPPABLE } else { 0 };
         }
         if handled == 0 && self.until_tended == 0 {
             // The next poll, which may find a frame, does not begin with it.
             self.tend(host);
         }
-        self.scope = in_scope.end();
-        handled
+        if let Some(scope) = &self.scope {
+            scope.end();
+        }
     }
 
     /// Whether a poll may find what its listener does not look for: over links of other listeners, of the node's, or what a new policy asks for.
@@ -404,10 +427,20 @@ impl Links {
         self.unpark(&keys);
     }
 
-    /// Gathers connections, and parks those that had nothing.
-    #[inline(never)]
+    /// Gathers connections, and parks those that had nothing. Nearly always there is nothing to do.
+    #[inline(always)]
     fn tend(&mut self, host: &Host) {
         self.until_tended = TEND - 1;
+        let is_member = host.nodes().is_some() || host.travels.is_used() && !self.has_tasks;
+        let has_links = !self.parked.is_empty() || self.listener.has_waiting();
+        let has_news = host.policy.generation() != self.applied || host.travels.has_mail();
+        if is_member || has_links || has_news || self.polls >= REVIEW {
+            self.tend_now(host);
+        }
+    }
+
+    #[inline(never)]
+    fn tend_now(&mut self, host: &Host) {
         if self.polls >= REVIEW {
             self.review(host);
             host.executor.drop_replaced();
@@ -549,31 +582,13 @@ impl Links {
     }
 }
 
-/// A poll in progress.
-struct InScope(Option<Arc<dyn PollScope>>);
+/// A poll in progress. If it panics, it ends the scope, and later ones have none.
+struct EndsOnPanic<'a>(&'a mut Links);
 
-impl InScope {
-    /// Begins it. Says whether the listener has found something.
-    fn new(scope: Option<Arc<dyn PollScope>>) -> (Self, bool) {
-        let has_some = scope.as_ref().is_none_or(|scope| scope.begin());
-        (Self(scope), has_some)
-    }
-
-    /// Ends the poll. Returns the scope of the next one.
-    fn end(mut self) -> Option<Arc<dyn PollScope>> {
-        self.leave();
-        self.0.take()
-    }
-
-    fn leave(&self) {
-        if let Some(scope) = &self.0 {
+impl Drop for EndsOnPanic<'_> {
+    fn drop(&mut self) {
+        if let Some(scope) = self.0.scope.take() {
             scope.end();
         }
-    }
-}
-
-impl Drop for InScope {
-    fn drop(&mut self) {
-        self.leave();
     }
 }

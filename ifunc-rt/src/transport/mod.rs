@@ -151,6 +151,11 @@ pub(crate) trait Listener: Send {
     /// The next new connection. Never blocks; costs one load when there is none.
     fn accept(&mut self) -> Option<Link>;
 
+    /// Whether [`accept`](Self::accept) may find one. Costs one load.
+    fn has_waiting(&self) -> bool {
+        true
+    }
+
     /// Readable when a peer sent a wake-up, connected or closed. One descriptor for all links of the listener.
     fn doorbell(&self) -> BorrowedFd<'_>;
 

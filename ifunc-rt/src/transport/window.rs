@@ -244,6 +244,12 @@ impl ReceiveWindow {
         self.is_due(self.released, data)
     }
 
+    /// Whether the peer does not know of data that was released.
+    #[cfg(feature = "ucx")]
+    pub(crate) fn owes_data(&self) -> bool {
+        self.published.data != self.released.data
+    }
+
     /// What to publish. `None`: the peer knows it.
     #[inline]
     pub(crate) fn publish(&mut self) -> Option<Credits> {

@@ -370,11 +370,15 @@ impl<N: Send> Listener for ShmListener<N> {
     }
 
     fn accept(&mut self) -> Option<Link> {
-        if self.acceptor.waiting.load(Ordering::Acquire) == 0 {
+        if !self.has_waiting() {
             return None;
         }
         self.acceptor.waiting.fetch_sub(1, Ordering::Relaxed);
         self.acceptor.state().links.pop_front()
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.acceptor.waiting.load(Ordering::Acquire) != 0
     }
 
     fn doorbell(&self) -> BorrowedFd<'_> {

@@ -151,8 +151,12 @@ impl Listener for UcxListener {
         }
     }
 
+    fn has_waiting(&self) -> bool {
+        !self.engine.polling.accepts_none()
+    }
+
     fn accept(&mut self) -> Option<Link> {
-        if self.engine.polling.accepts_none() {
+        if !self.has_waiting() {
             return None;
         }
         let mut locked = self.engine.lock();

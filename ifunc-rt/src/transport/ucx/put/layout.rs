@@ -205,8 +205,15 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
         self.landed(sequence).is_some()
     }
 
-    /// The header of the frame of this number, if it has landed; what the frame consists of may then be read.
+    /// Whether the number of the frame of this number is here. Of its other words, some may not be.
     #[inline]
+    pub(crate) fn begins(&self, sequence: u32) -> bool {
+        let word = self.word(self.layout.slot(sequence) + HEADER_AT);
+        split_commit_word(word.load(Ordering::Relaxed)).0 == sequence
+    }
+
+    /// The header of the frame of this number, if it has landed; what the frame consists of may then be read.
+    #[inline(always)]
     pub(crate) fn landed(&self, sequence: u32) -> Option<[u64; 3]> {
         let slot = self.layout.slot(sequence) / 8;
         let slot = self.words()[slot..].first_chunk::<WORDS_OF_SLOT>()?;

@@ -97,8 +97,8 @@ impl Outbound for Sender {
         let frame = self.producer.send(len);
         let mut locked = self.handle.engine.lock();
         let packet = self.outbox.shrink(&mut locked, packet, after, reserved);
-        let (packet, under_way) = locked.put_frame(self.handle.id, packet, header.words(), len, frame);
-        self.under_way = under_way;
+        let (id, words) = (self.handle.id, header.words());
+        let packet = locked.put_frame(id, packet, words, len, frame, &mut self.under_way);
         if let Some(packet) = packet {
             self.outbox.give_back(&mut locked, packet);
         }
@@ -122,35 +122,47 @@ pub(crate) struct Receiver {
     consumer: Consumer,
     /// `Engine::polls` at the last poll.
     polled: u64,
-    /// The frame that `peek` found.
-    held: Option<Landed>,
+    /// Polls in passing, in succession, that did not progress UCX.
+    passed: u32,
 }
 
 impl Receiver {
+    /// The most polls in passing, in succession, that do not progress UCX. Where it carries puts by messages, it needs progress to end them.
+    const PASSED: u32 = 16;
+
     pub(crate) fn new(handle: &Arc<Handle>, view: View) -> Self {
         Self {
             handle: Arc::clone(handle),
             polled: handle.engine.polls(),
             consumer: Consumer::new(view.layout()),
             view,
-            held: None,
+            passed: 0,
         }
     }
 
+    /// The frame that the consumer holds, or the next one, if it has landed.
+    #[inline(always)]
     fn poll_ring(&mut self) -> Result<Option<Landed>, LinkError> {
-        let landed = self.consumer.poll(&self.view);
-        landed.map_err(|why| self.handle.malformed(why))
+        match self.consumer.poll(&self.view) {
+            Ok(landed) => Ok(landed),
+            Err(why) => Err(self.handle.malformed(why)),
+        }
     }
 
-    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll, unless a poll of the target has.
+    /// Looks for the next frame after the ring was found empty. Progresses UCX if no thread did since the last poll, unless a poll of the target
+    /// has.
+    #[inline]
     fn next(&mut self) -> Result<Option<Landed>, LinkError> {
-        if let Some(landed) = self.poll_ring()? {
-            return Ok(Some(landed));
-        }
         if self.handle.engine.polling.is_here() && !self.handle.is_gone() {
             self.polled = self.handle.engine.polls();
             return Ok(None);
         }
+        self.progress()
+    }
+
+    /// As [`next`](Self::next), with the engine.
+    #[inline(never)]
+    fn progress(&mut self) -> Result<Option<Landed>, LinkError> {
         let mut locked = self.handle.engine.lock();
         let is_gone = connection(&mut locked, self.handle.id)?.gone.is_some();
         if self.polled == self.handle.engine.polls() && !is_gone {
@@ -166,6 +178,17 @@ impl Receiver {
         }
     }
 
+    #[inline(always)]
+    fn frame(&self, landed: Landed) -> Frame<Body<'_>> {
+        Frame {
+            sequence: landed.sequence,
+            words: landed.words,
+            // SAFETY: the memory is mapped as long as the view; the body lies in its slot or in the ring, as its length was validated, and
+            // its lines are this side's until `release`, which needs the receiver mutably.
+            body: unsafe { Body::new(self.view.body(landed.body), landed.len) },
+        }
+    }
+
     fn publish(&mut self) {
         if let Some(credits) = self.consumer.publish() {
             self.handle.engine.lock().give_credits(self.handle.id, credits);
@@ -177,27 +200,31 @@ impl Inbound for Receiver {
     type Body<'a> = Body<'a>;
 
     fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        if self.held.is_none() {
-            self.held = self.next()?;
+        // A frame that is here is not merged with one that comes after progress: a merged one is in memory, and waits for it.
+        match self.poll_ring()? {
+            Some(landed) => Ok(Some(self.frame(landed))),
+            None => Ok(self.next()?.map(|landed| self.frame(landed))),
         }
-        Ok(self.held.map(|landed| Frame {
-            sequence: landed.sequence,
-            words: landed.words,
-            // SAFETY: the memory is mapped as long as the view; the body lies in its slot or in the ring, as its length was validated, and
-            // its lines are this side's until `release`, which needs `self` mutably.
-            body: unsafe { Body::new(self.view.body(landed.body), landed.len) },
-        }))
     }
 
     fn release(&mut self) {
-        let Some(landed) = self.held.take() else { return };
-        if self.consumer.release(landed.place) {
+        if self.consumer.release() {
             self.publish();
         }
     }
 
     fn settle(&mut self) {
-        self.publish();
+        // Credits for slots that are not due do not keep the peer from sending. A body may need all lines of the ring.
+        if self.consumer.owes_lines() {
+            self.publish();
+        }
+    }
+
+    fn is_empty(&mut self) -> bool {
+        let passes = self.passed < Self::PASSED && !self.handle.is_gone();
+        let is_empty = passes && self.consumer.is_empty(&self.view);
+        self.passed = if is_empty { self.passed + 1 } else { 0 };
+        is_empty
     }
 
     /// An answer to the first frame goes before the put that gives the frame's credits back.
@@ -219,7 +246,7 @@ impl Park for Receiver {
         }
         let pause = locked.pause();
         drop(locked);
-        if self.held.is_some() || !matches!(self.consumer.poll(&self.view), Ok(None)) {
+        if self.consumer.poll(&self.view) != Ok(None) {
             return false;
         }
         if verdict == Verdict::Expecting {
@@ -248,9 +275,6 @@ impl Park for Receiver {
         // What is expected keeps the listener awake.
         let verdict = locked.may_sleep(self.handle.id);
         drop(locked);
-        self.held.is_none()
-            && !is_gone
-            && verdict != Verdict::Unannounced
-            && matches!(self.consumer.poll(&self.view), Ok(None))
+        !is_gone && verdict != Verdict::Unannounced && self.consumer.poll(&self.view) == Ok(None)
     }
 }

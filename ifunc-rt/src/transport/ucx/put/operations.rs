@@ -59,6 +59,7 @@ impl Connection {
     }
 
     /// Puts a frame. `Ok(Some)`: UCX is done with the packet.
+    #[inline(always)]
     fn put_frame(
         &mut self,
         worker: &mut Worker<EventQueue, Serialized>,
@@ -207,7 +208,8 @@ impl Locked<'_> {
         self.worker.fence().unwrap();
     }
 
-    /// Puts a frame. The packet, if it is free again, and the sends under way.
+    /// Puts a frame. The packet, if it is free again. Says what is under way after it.
+    #[inline(always)]
     pub(crate) fn put_frame(
         &mut self,
         id: ConnectionId,
@@ -215,27 +217,29 @@ impl Locked<'_> {
         words: [u64; 2],
         len: usize,
         (sequence, place): (u32, Place),
-    ) -> (Option<Packet>, UnderWay) {
+        under_way: &mut UnderWay,
+    ) -> Option<Packet> {
+        *under_way = UnderWay::default();
         let Core { worker, state } = &mut **self;
         let connection = state.connections.get_mut(&id);
         let Some(connection) = connection.filter(|connection| connection.gone.is_none()) else {
-            return (None, UnderWay::default());
+            return None;
         };
         let header = [first_word(sequence, len as u32), words[0], words[1]];
         let put = connection.put_frame(worker, id, packet, header, place);
-        let under_way = connection.under_way;
         match put {
             Ok(packet) => {
+                *under_way = connection.under_way;
                 // The frame is posted before the announcement is read.
                 fence(Ordering::SeqCst);
                 if connection.rings().is_some_and(|rings| rings.is_announced()) {
                     self.answer(id);
                 }
-                (packet, under_way)
+                packet
             }
             Err(failed) => {
                 self.lost(id, failed);
-                (None, UnderWay::default())
+                None
             }
         }
     }

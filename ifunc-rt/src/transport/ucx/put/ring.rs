@@ -140,6 +140,8 @@ pub(crate) struct Consumer {
     layout: Layout,
     at: u32,
     window: ReceiveWindow,
+    /// The frame that `poll` found, until it is released.
+    held: Option<Landed>,
 }
 
 impl Consumer {
@@ -148,6 +150,7 @@ impl Consumer {
             layout,
             at: 0,
             window: ReceiveWindow::new(layout.capacity()),
+            held: None,
         }
     }
 
@@ -156,11 +159,16 @@ impl Consumer {
         (self.window.released().frames as u32).wrapping_add(1)
     }
 
-    /// The next frame, if it has landed: its header is read once, and validated.
+    /// The frame that was not released, or the next one, if it has landed: its header is read once, and validated. Inlined where it is used: a
+    /// result that goes through memory is read with wider loads than it was written with, and such loads wait for the stores.
+    #[inline(always)]
     pub(crate) fn poll<M: Deref<Target: AsRef<[AtomicU64]>>>(
-        &self,
+        &mut self,
         view: &View<M>,
     ) -> Result<Option<Landed>, &'static str> {
+        if self.held.is_some() {
+            return Ok(self.held);
+        }
         let sequence = self.expected();
         let Some([first, second, third]) = view.landed(sequence) else {
             return Ok(None);
@@ -178,19 +186,39 @@ impl Consumer {
                 at
             }
         };
-        Ok(Some(Landed {
+        let landed = Landed {
             sequence,
             words: [second, third],
             len,
             body,
             place,
-        }))
+        };
+        self.held = Some(landed);
+        Ok(Some(landed))
     }
 
-    /// Releases the frame that `poll` found. `true`: publish the credits.
-    pub(crate) fn release(&mut self, place: Place) -> bool {
+    /// Whether no frame is held, and no word of the next one is seen.
+    #[inline]
+    pub(crate) fn is_empty<M: Deref<Target: AsRef<[AtomicU64]>>>(&self, view: &View<M>) -> bool {
+        self.held.is_none() && !view.begins(self.expected())
+    }
+
+    /// Releases the frame that is held. `true`: publish the credits.
+    pub(crate) fn release(&mut self) -> bool {
+        let Some(Landed { place, .. }) = self.held.take() else {
+            return false;
+        };
+        self.release_place(place)
+    }
+
+    fn release_place(&mut self, place: Place) -> bool {
         self.at = place.next(self.at);
         self.window.release(place.taken())
+    }
+
+    /// Whether the peer does not know of lines that are free.
+    pub(crate) fn owes_lines(&self) -> bool {
+        self.window.owes_data()
     }
 
     /// Credits to publish; `None`: the peer knows them.
@@ -266,11 +294,14 @@ mod tests {
         for (word_at, word) in (layout.slot(1) + HEADER_AT..).step_by(8).zip(words) {
             memory[word_at / 8].store(word, Ordering::Relaxed);
         }
-        let consumer = Consumer {
+        let mut consumer = Consumer {
             at,
             ..Consumer::new(layout)
         };
-        consumer.poll(&View::new(Arc::new(memory), layout, 7))
+        let view = View::new(Arc::new(memory), layout, 7);
+        let polled = consumer.poll(&view);
+        assert_eq!(consumer.poll(&view), polled, "it stays until it is released");
+        polled
     }
 
     #[test]
@@ -334,7 +365,7 @@ mod tests {
                         out.credit(credits.unwrap()).unwrap();
                         continue;
                     };
-                    if incoming.release(place) {
+                    if incoming.release_place(place) {
                         out.credit(incoming.publish().unwrap()).unwrap();
                     }
                 }
@@ -352,7 +383,7 @@ mod tests {
                     if let Place::Lines(lines) = place {
                         prop_assert!(lines.begin == incoming.at || lines.begin == 0);
                     }
-                    incoming.release(place);
+                    incoming.release_place(place);
                 }
             }
         }
