@@ -105,6 +105,18 @@ impl<H: Handler> Inner<H> {
         Some(gate.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Runs this while other callbacks are kept out.
+    #[inline(always)]
+    pub(crate) fn gated<T>(&self, run: impl FnOnce() -> T) -> T {
+        match self.gate {
+            None => run(),
+            Some(_) => {
+                let _gate = self.gate();
+                run()
+            }
+        }
+    }
+
     /// The handler, for the thread that holds the worker, or passed the gate.
     pub(crate) fn handler(&self) -> *mut H {
         self.handler.get()

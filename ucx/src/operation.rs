@@ -111,8 +111,8 @@ pub enum Operation<'a> {
     FlushWorker,
     /// Closes an endpoint.
     Close {
-        /// The endpoint.
-        endpoint: Endpoint,
+        /// The endpoint, which is taken when the operation begins: so an operation has nothing to drop, and each is compiled for its own kind.
+        endpoint: &'a mut Option<Endpoint>,
         /// Without asking the peer; what was not sent is dropped.
         force: bool,
     },
@@ -193,7 +193,7 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
         let bytes = Held(MaybeUninit::new(bytes));
         // SAFETY: the bytes stay where they are, and are the request's until the operation has ended, or it has ended here. They are
         // writable if they are written.
-        let request = unsafe { issue(inner, operation, at, len, ucp_request_param_t::default()) };
+        let request = unsafe { issue(inner, operation, at, len, None) };
         inner.resume();
         if UCS_PTR_IS_PTR(request) {
             return Ok(Begun::UnderWay(Request {
@@ -224,31 +224,19 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
         }
         let id = buffer.id();
         let node: *mut Node<H::Tag> = buffer.into_raw();
-        let params = ucp_request_param_t {
-            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-            cb,
-            user_data: node.cast(),
-            ..ucp_request_param_t::default()
-        };
         // SAFETY: the node is from a buffer, and used by nothing else. Its memory is writable, and stays where it is until the
         // operation has ended: `completed` makes a buffer of the node again, or the end of the worker does. The node is
         // linked before UCX has it: UCX may end an operation inside of the call that begins it.
         unsafe {
             (*node).owner = Handle(std::ptr::from_ref(inner).cast_mut().cast());
             let (at, len) = Node::memory(node);
-            {
-                let _gate = inner.gate();
-                inner.link(node);
-            }
-            let request = issue(inner, operation, at, len, params);
+            inner.gated(|| inner.link(node));
+            let request = issue(inner, operation, at, len, Some((cb, node.cast())));
             if UCS_PTR_IS_PTR(request) {
                 inner.resume();
                 return Ok(Begun::UnderWay(id));
             }
-            {
-                let _gate = inner.gate();
-                inner.unlink(node);
-            }
+            inner.gated(|| inner.unlink(node));
             let buffer = Buffer::from_raw(node);
             inner.resume();
             inner.ucx().check_ptr(request)?;
@@ -303,15 +291,21 @@ fn part(at: *mut u8, len: usize, range: Range<usize>) -> (*mut u8, usize) {
 ///
 /// # Safety
 /// `len` bytes at `at` are readable, and if the operation writes, writable, until it has ended. The caller has the worker's
-/// token. `params` has the callback and user data of the operation's kind, or none.
+/// token. `on_end` is the callback of the operation's kind, and what it is called with; `None`: the program asks.
 #[inline(always)]
 unsafe fn issue<H: Handler>(
     inner: &Inner<H>,
     operation: Operation<'_>,
     at: *mut u8,
     len: usize,
-    mut params: ucp_request_param_t,
+    on_end: Option<(ucp_request_param_t__bindgen_ty_1, *mut c_void)>,
 ) -> ucs_status_ptr_t {
+    // Filled here, not by the caller: UCX would read as a whole what was just written in parts, and wait for the stores.
+    let mut params = ucp_request_param_t::default();
+    if let Some((cb, user_data)) = on_end {
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+        (params.cb, params.user_data) = (cb, user_data);
+    }
     let (ucx, worker) = (inner.ucx(), inner.raw);
     let part = |range: Range<usize>| part(at, len, range);
     // SAFETY: endpoints and keys are alive, as they exist, and of this worker, and the key is of the endpoint, by `of`; ranges lie
@@ -372,8 +366,8 @@ unsafe fn issue<H: Handler>(
             Operation::Flush { endpoint } => ucx.ucp_ep_flush_nbx(endpoint.of(inner), &raw const params),
             Operation::FlushWorker => ucx.ucp_worker_flush_nbx(worker, &raw const params),
             Operation::Close { endpoint, force } => {
-                endpoint.of(inner);
-                let Some(ep) = endpoint.take() else {
+                let endpoint = endpoint.take_if(|endpoint| !endpoint.of(inner).is_null());
+                let Some(ep) = endpoint.and_then(Endpoint::take) else {
                     return UCS_STATUS_PTR(UCS_OK);
                 };
                 inner.endpoints.set(inner.endpoints.get() - 1);

@@ -203,7 +203,7 @@ fn operations_that_are_posted_give_their_buffers_back() {
     }
     let closed = here.post(
         Operation::Close {
-            endpoint,
+            endpoint: &mut Some(endpoint),
             force: false,
         },
         Buffer::new(0, 1),

@@ -103,7 +103,7 @@ fn a_worker_that_progresses_until_nothing_happens_is_woken_by_a_peer_that_leaves
         }
         arm(&mut there);
         let close = Operation::Close {
-            endpoint: back,
+            endpoint: &mut Some(back),
             force: true,
         };
         drop(there.post(close, Buffer::new(0, ())).unwrap());

@@ -145,7 +145,7 @@ fn a_peer_that_is_killed_fails_its_endpoint_and_no_other() {
     let endpoint = other.1.as_ref().unwrap();
     say(&mut worker, endpoint, b"well").unwrap();
     assert!(worker.handler().failed.is_empty());
-    let endpoint = other.1.take().unwrap();
+    let endpoint = &mut other.1;
     let close = Operation::Close {
         endpoint,
         force: true,

@@ -140,6 +140,7 @@ impl Locked<'_> {
         let mut packet = self.packet(0);
         packet.set_purpose(Purpose::Closing);
         let force = true;
+        let endpoint = &mut Some(endpoint);
         match self.worker.post(Operation::Close { endpoint, force }, packet.0) {
             Ok(Posted::UnderWay(closing)) => {
                 self.state.closing.insert(closing, Vec::new());

@@ -231,11 +231,8 @@ impl Application {
             // One that was cancelled has no bytes.
             let _ = self.received(started);
         }
-        let Some(endpoint) = self.endpoint.take() else {
-            return;
-        };
         let close = Operation::Close {
-            endpoint,
+            endpoint: &mut self.endpoint,
             force: false,
         };
         if let Ok(Started::UnderWay(request)) = self.worker.start(close, vec![]) {

@@ -448,26 +448,55 @@ fn sleeps_of_all_that_are_awake_are_announced() {
     assert!(locked.state.awake.is_empty());
 }
 
-/// Credits of frames that are put are given when the poll is over, however many there are.
+/// Credits for the lines of a body that was put are given when the poll is over; those for slots when a quarter of them is free.
 #[test]
-fn credits_are_given_when_a_poll_is_over() {
+fn credits_for_lines_are_given_when_a_poll_is_over() {
     if !has_ucx() {
         return;
     }
-    let mut pair = Pair::new(Mode::Puts, &ring(64, RingSize::MIN_DATA));
-    let sequence = send(&mut pair.source, b"x").unwrap().unwrap();
-    wait_for("the frame", || pair.target.rx().peek().unwrap().map(drop));
-    pair.target.rx().release();
+    const SLOTS: u32 = 64;
+    let mut pair = Pair::new(Mode::Puts, &ring(SLOTS, RingSize::MIN_DATA));
+    let long = [7; 100];
+    for (body, is_due) in [(&long[..], true), (b"x", false)] {
+        let sequence = send(&mut pair.source, body).unwrap().unwrap();
+        wait_for("the frame", || pair.target.rx().peek().unwrap().map(drop));
+        pair.target.rx().release();
+        assert!(
+            is_unconsumed_for_a_while(&mut pair, sequence),
+            "before the poll is over"
+        );
+        pair.target.rx().settle();
+        assert_eq!(
+            is_unconsumed_for_a_while(&mut pair, sequence),
+            !is_due,
+            "{}",
+            body.len()
+        );
+    }
+    for n in 2..=SLOTS / 4 {
+        let sequence = send(&mut pair.source, b"x").unwrap().unwrap();
+        wait_for("the frame", || pair.target.rx().peek().unwrap().map(drop));
+        pair.target.rx().release();
+        pair.target.rx().settle();
+        if n == SLOTS / 4 {
+            wait_for("credits", || {
+                pair.served.engine.poll();
+                pair.here.poll();
+                (!pair.source.tx().is_unconsumed(sequence)).then_some(())
+            });
+        }
+    }
+}
+
+/// Whether, for 20 ms, the source does not know that its frame was consumed.
+fn is_unconsumed_for_a_while(pair: &mut Pair, sequence: u32) -> bool {
     let until = Instant::now() + Duration::from_millis(20);
     while Instant::now() < until {
         pair.served.engine.poll();
         pair.here.poll();
-        assert!(pair.source.tx().is_unconsumed(sequence));
+        if !pair.source.tx().is_unconsumed(sequence) {
+            return false;
+        }
     }
-    pair.target.rx().settle();
-    wait_for("credits", || {
-        pair.served.engine.poll();
-        pair.here.poll();
-        (!pair.source.tx().is_unconsumed(sequence)).then_some(())
-    });
+    true
 }

@@ -125,6 +125,7 @@ impl Worker {
 
     /// Closes an endpoint: by force, or when everything has arrived.
     pub(super) fn close(&mut self, endpoint: Endpoint, force: bool) {
+        let endpoint = &mut Some(endpoint);
         let _ = self.begin(Operation::Close { endpoint, force }, Buffer::new(0, ()));
     }
 
