@@ -108,13 +108,13 @@ impl<H: Handler> Inner<H> {
     /// Runs this while other callbacks are kept out.
     #[inline(always)]
     pub(crate) fn gated<T>(&self, run: impl FnOnce() -> T) -> T {
-        match self.gate {
-            None => run(),
-            Some(_) => {
-                let _gate = self.gate();
-                run()
-            }
+        let gate = self.gate();
+        let result = run();
+        // Nearly always there is none, and nothing is called.
+        if let Some(gate) = gate {
+            drop(gate);
         }
+        result
     }
 
     /// The handler, for the thread that holds the worker, or passed the gate.

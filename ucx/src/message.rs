@@ -222,8 +222,22 @@ impl Rendezvous {
 /// `from` is readable for the length of `to`, unless that is 0.
 #[inline]
 unsafe fn copy(from: *const u8, to: &mut [u8]) {
-    if !to.is_empty() {
-        // SAFETY: the caller's promise; what is behind a mutable reference is nowhere else.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+    const WORD: usize = size_of::<u64>();
+    let (len, to) = (to.len(), to.as_mut_ptr());
+    if (WORD..=2 * WORD).contains(&len) {
+        // The first word and the last one, which may overlap: a call would take longer.
+        let last = len - WORD;
+        // SAFETY: the caller's promise: both words lie in the `len` bytes. What is behind a mutable reference is nowhere else.
+        unsafe {
+            let words = (
+                from.cast::<u64>().read_unaligned(),
+                from.add(last).cast::<u64>().read_unaligned(),
+            );
+            to.cast::<u64>().write_unaligned(words.0);
+            to.add(last).cast::<u64>().write_unaligned(words.1);
+        }
+    } else if len > 0 {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
     }
 }
