@@ -280,21 +280,28 @@ impl Links {
     }
 
     /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
-    /// gathers connections.
+    /// gathers connections. `IN_SCOPE`: as [`has_scope`](Self::has_scope) says.
     #[inline(always)]
-    pub(super) fn poll(&mut self, execution: Execution<'_>) -> usize {
+    pub(super) fn poll<const IN_SCOPE: bool>(&mut self, execution: Execution<'_>) -> usize {
+        if !IN_SCOPE {
+            return self.poll_links(execution);
+        }
         let host = execution.host;
-        let skips = self.scope.is_some() && self.begin(host);
+        let skips = self.begin(host);
         let polled = EndsOnPanic(self);
         let handled = if skips { 0 } else { polled.0.poll_links(execution) };
         std::mem::forget(polled);
-        if self.scope.is_some() {
-            self.end(skips, handled, host);
-        }
+        self.end(skips, handled, host);
         handled
     }
 
-    /// Begins a poll where the listener looks for what has arrived once for all connections. Returns whether the poll skips the connections.
+    /// Whether the listener looks for what has arrived once for all connections.
+    #[inline]
+    pub(super) fn has_scope(&self) -> bool {
+        self.scope.is_some()
+    }
+
+    /// Begins a poll in which the listener looks for what has arrived. Returns whether the poll skips the connections.
     #[inline(never)]
     fn begin(&mut self, host: &Host) -> bool {
         let has_some = self.scope.as_ref().is_none_or(|scope| scope.begin());

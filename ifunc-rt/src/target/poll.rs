@@ -18,20 +18,30 @@ impl Target {
     ///
     /// Never sleeps. Where several sources stream over `shm`, it may wait up to 30 microseconds for more of their frames, as long as that makes
     /// the sources faster; to find that out, it waits up to 110 microseconds now and then.
-    #[inline(never)]
+    #[inline]
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
+        match self.links.has_scope() {
+            true => self.poll_target::<T, true>(target),
+            false => self.poll_target::<T, false>(target),
+        }
+    }
+
+    /// As [`poll`](Self::poll), for one kind of listener. Each is compiled by itself: in one function, the arguments of invocations would
+    /// be in memory, and their reader wait for the stores.
+    #[inline(never)]
+    fn poll_target<T: TargetArgs + 'static, const IN_SCOPE: bool>(&mut self, target: &mut T) -> usize {
         let argument = self.argument(&raw mut *target, false);
-        self.poll_argument(argument)
+        self.poll_argument::<IN_SCOPE>(argument)
     }
 
     /// As [`poll`](Self::poll), with these target arguments. Compiled for programs that use it alone.
     #[inline(always)]
-    pub(super) fn poll_argument(&mut self, argument: Argument) -> usize {
+    pub(super) fn poll_argument<const IN_SCOPE: bool>(&mut self, argument: Argument) -> usize {
         let Self {
             links, host, entry, ..
         } = self;
         let mut session = entry.session();
-        links.poll(Execution {
+        links.poll::<IN_SCOPE>(Execution {
             host,
             session: session.reborrow(),
             argument,

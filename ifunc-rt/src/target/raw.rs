@@ -149,7 +149,10 @@ impl Target {
     /// states no type, whatever it expects.
     #[inline]
     pub unsafe fn poll_raw(&mut self, args: RawArgs) -> usize {
-        self.poll_argument(args.argument(false))
+        match self.links.has_scope() {
+            true => self.poll_argument::<true>(args.argument(false)),
+            false => self.poll_argument::<false>(args.argument(false)),
+        }
     }
 
     /// As [`serve_until`](Self::serve_until), with target arguments behind a pointer.
