@@ -46,7 +46,7 @@ const PATHS: &[Path] = &[
         what: "poll",
         messages: 1,
         own: alone,
-        usual: 200.0,
+        usual: 197.0,
         first: 306.0,
     },
     // The target: a `poll` that finds several messages.
@@ -54,15 +54,15 @@ const PATHS: &[Path] = &[
         what: "poll-many",
         messages: BATCH,
         own: alone,
-        usual: 113.0,
-        first: 113.0,
+        usual: 112.6,
+        first: 112.6,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         own: alone,
-        usual: 780.0,
+        usual: 776.0,
         first: 1200.0,
     },
     // The source: `send_many` with an aggregated handle, and the batch as a frame.

@@ -222,9 +222,7 @@ impl Locked<'_> {
         *under_way = UnderWay::default();
         let Core { worker, state } = &mut **self;
         let connection = state.connections.get_mut(&id);
-        let Some(connection) = connection.filter(|connection| connection.gone.is_none()) else {
-            return None;
-        };
+        let connection = connection.filter(|connection| connection.gone.is_none())?;
         let header = [first_word(sequence, len as u32), words[0], words[1]];
         let put = connection.put_frame(worker, id, packet, header, place);
         match put {
