@@ -206,10 +206,12 @@ pub trait Inbound {
     /// Returns the memory of the first `count` frames of a run to the transport. Their bodies have `len` bytes.
     fn release_run(&mut self, _count: usize, _len: usize) {}
 
-    /// Publishes the credits of all released frames. The connection calls it when no more frames have arrived.
+    /// Publishes the credits that the peer may wait for. A transport may keep others until they are many, or for a frame that goes to the peer
+    /// anyway. The connection calls it when no more frames have arrived.
     fn settle(&mut self);
 
-    /// A cheap test: `true` if [`peek`](Self::peek) would find no frame. `false` decides nothing.
+    /// A cheap test: `true` if [`peek`](Self::peek) would find no frame, or only one that the transport brings in by progress, which a poll in
+    /// passing does not wait for. That is said a bounded number of times in succession. `false` decides nothing.
     fn is_empty(&mut self) -> bool {
         false
     }

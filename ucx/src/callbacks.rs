@@ -35,8 +35,8 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
     let inner = unsafe { &*registration.inner };
     let _gate = inner.gate();
     let mut verdict = UCS_OK;
-    // Made where it is used, and with a reference to what UCX has just written: a copy of either would be read with wider loads than it was
-    // written with, and such loads wait for the stores.
+    // Made where it is used, and with a reference to what UCX has just written: a copy of either would read several fields at once, and wait
+    // for their stores.
     let message = |verdict| Message {
         id: registration.id,
         worker: inner.shared.serial,

@@ -110,7 +110,7 @@ impl<H: Handler> Inner<H> {
     pub(crate) fn gated<T>(&self, run: impl FnOnce() -> T) -> T {
         let gate = self.gate();
         let result = run();
-        // Nearly always there is none, and nothing is called.
+        // A worker of our own has none. Without the test, dropping it is a call.
         if let Some(gate) = gate {
             drop(gate);
         }

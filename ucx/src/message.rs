@@ -225,7 +225,7 @@ unsafe fn copy(from: *const u8, to: &mut [u8]) {
     const WORD: usize = size_of::<u64>();
     let (len, to) = (to.len(), to.as_mut_ptr());
     if (WORD..=2 * WORD).contains(&len) {
-        // The first word and the last one, which may overlap: a call would take longer.
+        // The first word and the last one, which may overlap: a call of `memcpy` would take longer.
         let last = len - WORD;
         // SAFETY: the caller's promise: both words lie in the `len` bytes. What is behind a mutable reference is nowhere else.
         unsafe {

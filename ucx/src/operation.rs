@@ -111,7 +111,7 @@ pub enum Operation<'a> {
     FlushWorker,
     /// Closes an endpoint.
     Close {
-        /// The endpoint, which is taken when the operation begins: so an operation has nothing to drop, and each is compiled for its own kind.
+        /// The endpoint. It is taken when the operation begins, and stays where UCX is not asked. `None`: the operation ends at once.
         endpoint: &'a mut Option<Endpoint>,
         /// Without asking the peer; what was not sent is dropped.
         force: bool,
@@ -300,7 +300,8 @@ unsafe fn issue<H: Handler>(
     len: usize,
     on_end: Option<(ucp_request_param_t__bindgen_ty_1, *mut c_void)>,
 ) -> ucs_status_ptr_t {
-    // Filled here, not by the caller: UCX would read as a whole what was just written in parts, and wait for the stores.
+    // Filled here, not by the caller: a flag that is added to what lies in memory is a store of one byte, and UCX, which reads four, would wait for
+    // it. Operations have nothing to drop: one that had would lie in memory, too, and its kind would be looked up here.
     let mut params = ucp_request_param_t::default();
     if let Some((cb, user_data)) = on_end {
         params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -366,8 +367,10 @@ unsafe fn issue<H: Handler>(
             Operation::Flush { endpoint } => ucx.ucp_ep_flush_nbx(endpoint.of(inner), &raw const params),
             Operation::FlushWorker => ucx.ucp_worker_flush_nbx(worker, &raw const params),
             Operation::Close { endpoint, force } => {
-                let endpoint = endpoint.take_if(|endpoint| !endpoint.of(inner).is_null());
-                let Some(ep) = endpoint.and_then(Endpoint::take) else {
+                if let Some(endpoint) = endpoint.as_ref() {
+                    endpoint.of(inner);
+                }
+                let Some(ep) = endpoint.take().and_then(Endpoint::take) else {
                     return UCS_STATUS_PTR(UCS_OK);
                 };
                 inner.endpoints.set(inner.endpoints.get() - 1);

@@ -157,7 +157,7 @@ fn messages_of_all_sizes_arrive_with_their_headers() {
     let Some(ucx) = library() else { return };
     let (mut here, mut there, endpoint) = pair(ucx, Features::AM);
     there.receive(MESSAGE).unwrap();
-    for len in [0, 1, 64, 5000, 8000] {
+    for len in (0..=17).chain([64, 5000, 8000]) {
         let bytes = content(len + 8);
         let operation = message_to(&endpoint, MESSAGE, 0..8, 8..8 + len);
         let back = send(&mut here, &mut there, operation, bytes.clone());

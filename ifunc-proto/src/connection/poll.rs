@@ -94,7 +94,7 @@ enum Next {
 impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// Processes a fair quantum of what has arrived: runs invocations on `host`, and receives completions. Returns how many
     /// frames and entries of batches were processed. A driver sleeps only after a poll that returned 0: that one has
-    /// returned all credits.
+    /// returned the credits that the peer may wait for.
     ///
     /// # Errors
     /// The connection is over. If the poll processed something before, the next poll returns the error.

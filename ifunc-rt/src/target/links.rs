@@ -290,8 +290,8 @@ impl Links {
         let skips = self.begin(host);
         let polled = EndsOnPanic(self);
         let handled = if skips { 0 } else { polled.0.poll_links(execution) };
+        polled.0.end(skips, handled, host);
         std::mem::forget(polled);
-        self.end(skips, handled, host);
         handled
     }
 
@@ -434,18 +434,20 @@ impl Links {
         self.unpark(&keys);
     }
 
-    /// Gathers connections, and parks those that had nothing. Nearly always there is nothing to do.
+    /// Gathers connections, and parks those that had nothing, if there may be something to do: nearly always there is nothing.
     #[inline(always)]
     fn tend(&mut self, host: &Host) {
         self.until_tended = TEND - 1;
-        let is_member = host.nodes().is_some() || host.travels.is_used() && !self.has_tasks;
-        let has_links = !self.parked.is_empty() || self.listener.has_waiting();
+        let must_add_tasks = host.travels.is_used() && !self.has_tasks;
+        let may_accept = self.listener.has_waiting() || host.nodes().is_some();
+        let has_parked = !self.parked.is_empty();
         let has_news = host.policy.generation() != self.applied || host.travels.has_mail();
-        if is_member || has_links || has_news || self.polls >= REVIEW {
+        if must_add_tasks || may_accept || has_parked || has_news || self.polls >= REVIEW {
             self.tend_now(host);
         }
     }
 
+    /// As [`tend`](Self::tend), which knows each reason to call it: what is added here needs its condition there.
     #[inline(never)]
     fn tend_now(&mut self, host: &Host) {
         if self.polls >= REVIEW {
@@ -589,7 +591,7 @@ impl Links {
     }
 }
 
-/// A poll in progress. If it panics, it ends the scope, and later ones have none.
+/// Ends the listener's scope if a poll of the links panics. Later polls have none.
 struct EndsOnPanic<'a>(&'a mut Links);
 
 impl Drop for EndsOnPanic<'_> {

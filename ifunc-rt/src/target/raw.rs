@@ -150,9 +150,15 @@ impl Target {
     #[inline]
     pub unsafe fn poll_raw(&mut self, args: RawArgs) -> usize {
         match self.links.has_scope() {
-            true => self.poll_argument::<true>(args.argument(false)),
-            false => self.poll_argument::<false>(args.argument(false)),
+            true => self.poll_args::<true>(args),
+            false => self.poll_args::<false>(args),
         }
+    }
+
+    /// As [`poll_raw`](Self::poll_raw), for one kind of listener, as `Target::poll_target` is.
+    #[inline(never)]
+    fn poll_args<const IN_SCOPE: bool>(&mut self, args: RawArgs) -> usize {
+        self.poll_argument::<IN_SCOPE>(args.argument(false))
     }
 
     /// As [`serve_until`](Self::serve_until), with target arguments behind a pointer.

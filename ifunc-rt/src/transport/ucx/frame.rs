@@ -4,8 +4,9 @@ use ::ucx::Kept;
 
 use super::packet::{Arrived, Packet};
 
-/// A frame that has arrived, whose header was validated: a packet, which has the body, or in whose tag the buffer of UCX's is noted that has it.
-/// A frame goes through several hands within nanoseconds, and only the address of the packet does.
+/// A frame that has arrived, whose header was validated. Its body is in the packet, or in a buffer of UCX's that the packet's tag holds. It goes
+/// through several hands within nanoseconds, and only the packet's address does: what lies in memory would be read, each time, by loads that
+/// wait for the stores.
 pub(super) struct Frame(Packet);
 
 impl Frame {

@@ -4,7 +4,7 @@
 //! its own ([`engine`], with [`requests`]), used under one [`lock`]; the links that a node makes to other nodes are on its listener's ([`beside`]). UCX's callbacks only fill an event queue ([`events`]); what follows from
 //! it is decided when UCX has returned ([`dispatch`], [`acceptor`], [`closing`]). A source learns the address of the target's worker over a
 //! socket, before UCX takes a byte of either ([`exchange`]), and sends a hello, over UCX or that socket, which the target answers ([`handshake`]). A frame is an active message, sent from the buffer that
-//! it was encoded in ([`packet`]); UCX sends small ones eagerly and lets large ones be fetched ([`header`]). Short frames may share a message
+//! it was encoded in ([`packet`]), and one that has arrived is such a buffer, too ([`frame`]); UCX sends small ones eagerly and lets large ones be fetched ([`header`]). Short frames may share a message
 //! ([`packed`]), as those that one poll of a target sends to a peer do ([`gather`]). What may be under way is
 //! bounded by credits ([`credits`]), so that a peer cannot make this process take memory without limit. Messages may
 //! overtake each other; frames are put in order before their credits are given back. Where frames are put, handshake and notices stay on

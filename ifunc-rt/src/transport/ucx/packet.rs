@@ -18,14 +18,14 @@ const _: () = assert!(HEADER <= BODY && MAX_FIRST == HEADER);
 #[derive(Debug)]
 pub(super) struct Packet(pub(super) Buffer<Tag>);
 
-/// What is known of a packet.
+/// What an operation with a packet is for, and the frame that has arrived in it.
 #[derive(Debug, Default)]
 pub(super) struct Tag {
     purpose: Purpose,
     arrived: Arrived,
 }
 
-/// The frame that has arrived in a packet: of a [`Frame`](super::frame::Frame), whose packet has no other purpose.
+/// The frame that has arrived in a packet. Valid while the packet is a [`Frame`](super::frame::Frame)'s.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
     pub(super) sequence: u32,
@@ -167,6 +167,7 @@ impl Pool {
     /// Takes a packet back.
     #[inline]
     pub(super) fn give(&mut self, mut packet: Packet) {
+        debug_assert!(packet.arrived().kept.is_none(), "a buffer of UCX's would be lost");
         packet.set_purpose(Purpose::Idle);
         if self.spare.is_none() && packet.capacity() == Packet::LEAST {
             self.spare = Some(packet);

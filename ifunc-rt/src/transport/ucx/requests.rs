@@ -107,12 +107,20 @@ impl Locked<'_> {
 
     /// Gives the memory of a frame back.
     pub(super) fn release(&mut self, frame: Frame) {
-        release(&mut self.worker, frame);
+        let (packet, kept) = frame.into_memory();
+        self.give(packet);
+        if let Some(kept) = kept {
+            self.worker.release(kept);
+        }
     }
 
     /// Gives the memory of data back.
     pub(super) fn discard(&mut self, data: Data) {
-        discard(&mut self.worker, data);
+        match data {
+            Data::Copied(packet, _) => self.give(packet),
+            Data::Kept(kept) => self.worker.release(kept),
+            Data::Fetchable(message) => self.worker.discard(message),
+        }
     }
 
     /// An endpoint to a worker whose address came by other means. UCX contacts the worker later.
@@ -150,26 +158,6 @@ impl Locked<'_> {
             Err(status) => tracing::debug!(%status, "closing an endpoint"),
         }
         None
-    }
-}
-
-/// Gives the memory of a frame back.
-#[inline]
-pub(super) fn release(worker: &mut Worker<EventQueue, Serialized>, frame: Frame) {
-    let (packet, kept) = frame.into_memory();
-    worker.handler().pool.give(packet);
-    if let Some(kept) = kept {
-        worker.release(kept);
-    }
-}
-
-/// Gives the memory of data back.
-#[inline]
-pub(super) fn discard(worker: &mut Worker<EventQueue, Serialized>, data: Data) {
-    match data {
-        Data::Copied(packet, _) => worker.handler().pool.give(packet),
-        Data::Kept(kept) => worker.release(kept),
-        Data::Fetchable(message) => worker.discard(message),
     }
 }
 

@@ -205,7 +205,7 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
         self.landed(sequence).is_some()
     }
 
-    /// Whether the number of the frame of this number is here. Of its other words, some may not be.
+    /// Whether the slot has the number of this frame. Its other words may not have landed yet.
     #[inline]
     pub(crate) fn begins(&self, sequence: u32) -> bool {
         let word = self.word(self.layout.slot(sequence) + HEADER_AT);

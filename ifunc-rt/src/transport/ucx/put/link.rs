@@ -127,7 +127,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The most polls in passing, in succession, that do not progress UCX. Where it carries puts by messages, it needs progress to end them.
+    /// The most polls in passing, in succession, that do not progress UCX. Over TCP, UCX carries puts by messages, which end only in progress.
     const PASSED: u32 = 16;
 
     pub(crate) fn new(handle: &Arc<Handle>, view: View) -> Self {
@@ -178,13 +178,14 @@ impl Receiver {
         }
     }
 
+    /// The frame that the consumer holds, which is `landed`.
     #[inline(always)]
     fn frame(&self, landed: Landed) -> Frame<Body<'_>> {
         Frame {
             sequence: landed.sequence,
             words: landed.words,
-            // SAFETY: the memory is mapped as long as the view; the body lies in its slot or in the ring, as its length was validated, and
-            // its lines are this side's until `release`, which needs the receiver mutably.
+            // SAFETY: the memory is mapped as long as the view; the body of the frame that is held lies in its slot or in the ring, as its
+            // length was validated, and its lines are this side's until `release`, which needs the receiver mutably.
             body: unsafe { Body::new(self.view.body(landed.body), landed.len) },
         }
     }
@@ -200,7 +201,7 @@ impl Inbound for Receiver {
     type Body<'a> = Body<'a>;
 
     fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        // A frame that is here is not merged with one that comes after progress: a merged one is in memory, and waits for it.
+        // Returned from two places: if they shared the code, the frame would be in memory, and its reader would wait for the stores.
         match self.poll_ring()? {
             Some(landed) => Ok(Some(self.frame(landed))),
             None => Ok(self.next()?.map(|landed| self.frame(landed))),
@@ -214,7 +215,8 @@ impl Inbound for Receiver {
     }
 
     fn settle(&mut self) {
-        // Credits for slots that are not due do not keep the peer from sending. A body may need all lines of the ring.
+        // Credits for slots that are not due do not keep the peer from sending. A body may need all lines of the ring, with those that are left
+        // out before it.
         if self.consumer.owes_lines() {
             self.publish();
         }
@@ -227,9 +229,16 @@ impl Inbound for Receiver {
         is_empty
     }
 
-    /// An answer to the first frame goes before the put that gives the frame's credits back.
+    /// An answer to the first frame goes before the put that gives credits back, as it does after each frame whose body lies in lines.
     fn first_quantum(&self) -> usize {
         1
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // The peer learns what was consumed, as a `FIN` over the socket does not say it.
+        self.publish();
     }
 }
 

@@ -17,7 +17,8 @@
 //! rail where UCX has a setting for it. UCX before 1.19 lacks a fence that holds on ConnectX-8 (openucx/ucx#10658). Not tested
 //! on RDMA hardware.
 //!
-//! **Credits** are one word in the sender's memory, which the receiver puts: one put at a time, or an older one might land last.
+//! **Credits** are one word in the sender's memory, which the receiver puts: one put at a time, or an older one might land last. Those for lines are
+//! put when a poll is over, those for slots when a quarter of the slots is free, or the receiver closes.
 //!
 //! **Sleep.** Puts land without an event, so a side that is about to sleep announces it ([`sleeping`]), and the other side, when it reads
 //! that after its next put, sends a doorbell.

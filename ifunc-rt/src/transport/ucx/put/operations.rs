@@ -208,7 +208,7 @@ impl Locked<'_> {
         self.worker.fence().unwrap();
     }
 
-    /// Puts a frame. The packet, if it is free again. Says what is under way after it.
+    /// Puts a frame. Writes to `under_way` what is under way afterwards. Returns the packet if it is free again.
     #[inline(always)]
     pub(crate) fn put_frame(
         &mut self,

@@ -159,8 +159,8 @@ impl Consumer {
         (self.window.released().frames as u32).wrapping_add(1)
     }
 
-    /// The frame that was not released, or the next one, if it has landed: its header is read once, and validated. Inlined where it is used: a
-    /// result that goes through memory is read with wider loads than it was written with, and such loads wait for the stores.
+    /// The frame that was not released, or the next one, if it has landed: its header is read once, and validated. Inlined where it is
+    /// used: in memory, the result would be read by loads that wait for the stores.
     #[inline(always)]
     pub(crate) fn poll<M: Deref<Target: AsRef<[AtomicU64]>>>(
         &mut self,
@@ -197,7 +197,7 @@ impl Consumer {
         Ok(Some(landed))
     }
 
-    /// Whether no frame is held, and no word of the next one is seen.
+    /// Whether no frame is held, and the number of the next one is not in its slot.
     #[inline]
     pub(crate) fn is_empty<M: Deref<Target: AsRef<[AtomicU64]>>>(&self, view: &View<M>) -> bool {
         self.held.is_none() && !view.begins(self.expected())

@@ -448,7 +448,8 @@ fn sleeps_of_all_that_are_awake_are_announced() {
     assert!(locked.state.awake.is_empty());
 }
 
-/// Credits for the lines of a body that was put are given when the poll is over; those for slots when a quarter of them is free.
+/// Credits for the lines of a body that was put are given when the poll is over; those for slots when a quarter of the slots was released since credits
+/// were given last, or when the receiver closes.
 #[test]
 fn credits_for_lines_are_given_when_a_poll_is_over() {
     if !has_ucx() {
@@ -473,19 +474,86 @@ fn credits_for_lines_are_given_when_a_poll_is_over() {
             body.len()
         );
     }
-    for n in 2..=SLOTS / 4 {
-        let sequence = send(&mut pair.source, b"x").unwrap().unwrap();
-        wait_for("the frame", || pair.target.rx().peek().unwrap().map(drop));
-        pair.target.rx().release();
-        pair.target.rx().settle();
-        if n == SLOTS / 4 {
-            wait_for("credits", || {
-                pair.served.engine.poll();
-                pair.here.poll();
-                (!pair.source.tx().is_unconsumed(sequence)).then_some(())
-            });
-        }
+}
+
+#[test]
+fn credits_for_slots_are_given_when_they_are_due() {
+    if !has_ucx() {
+        return;
     }
+    const SLOTS: u32 = 64;
+    let mut pair = Pair::new(Mode::Puts, &ring(SLOTS, RingSize::MIN_DATA));
+    let mut last = 0;
+    for _ in 0..SLOTS / 4 {
+        assert!(last == 0 || pair.source.tx().is_unconsumed(last));
+        last = send(&mut pair.source, b"x").unwrap().unwrap();
+        consume(&mut pair.target);
+    }
+    wait_for("credits", || {
+        pair.served.engine.poll();
+        pair.here.poll();
+        (!pair.source.tx().is_unconsumed(last)).then_some(())
+    });
+}
+
+/// A `FIN` of puts says nothing of credits.
+#[test]
+fn credits_are_given_when_a_receiver_closes() {
+    if !has_ucx() {
+        return;
+    }
+    let Pair {
+        here,
+        mut source,
+        mut target,
+        served,
+        ..
+    } = Pair::new(Mode::Puts, &ring(64, RingSize::MIN_DATA));
+    let sequence = send(&mut source, b"x").unwrap().unwrap();
+    consume(&mut target);
+    assert!(source.tx().is_unconsumed(sequence));
+    let closing = std::thread::spawn(move || drop(target));
+    wait_for("credits", || {
+        served.engine.poll();
+        here.poll();
+        (!source.tx().is_unconsumed(sequence)).then_some(())
+    });
+    wait_for("the close", || {
+        here.poll();
+        closing.is_finished().then_some(())
+    });
+    closing.join().unwrap();
+}
+
+/// Receives and releases a frame, in a poll that is then over.
+fn consume(link: &mut Link) {
+    wait_for("the frame", || link.rx().peek().unwrap().map(drop));
+    link.rx().release();
+    link.rx().settle();
+}
+
+/// A sender over puts looks into its ring, and progresses UCX only now and then.
+#[test]
+fn a_ring_without_a_frame_is_empty_for_so_many_looks() {
+    const PASSED: usize = 16;
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = Pair::new(Mode::Puts, &ring(64, RingSize::MIN_DATA));
+    for _ in 0..2 {
+        let looks = (0..=PASSED).map(|_| pair.source.rx().is_empty());
+        let found: Vec<_> = looks.collect();
+        assert_eq!(found.iter().position(|&is_empty| !is_empty), Some(PASSED));
+    }
+    send(&mut pair.target, b"x").unwrap().unwrap();
+    wait_for("the frame", || {
+        pair.served.engine.poll();
+        pair.here.poll();
+        let is_empty = [(); 2].map(|()| pair.source.rx().is_empty());
+        (is_empty == [false; 2]).then_some(())
+    });
+    assert!(receive(&mut pair.source).unwrap().is_some());
+    assert!(pair.source.rx().is_empty());
 }
 
 /// Whether, for 20 ms, the source does not know that its frame was consumed.
