@@ -438,11 +438,11 @@ impl Links {
     #[inline(always)]
     fn tend(&mut self, host: &Host) {
         self.until_tended = TEND - 1;
-        let must_add_tasks = host.travels.is_used() && !self.has_tasks;
-        let may_accept = self.listener.has_waiting() || host.nodes().is_some();
-        let has_parked = !self.parked.is_empty();
+        // A group has nodes to dial, and its first task comes to this thread.
+        let has_group = host.nodes().is_some() || host.travels.is_used() && !self.has_tasks;
+        let has_links = !self.parked.is_empty() || self.listener.has_waiting();
         let has_news = host.policy.generation() != self.applied || host.travels.has_mail();
-        if must_add_tasks || may_accept || has_parked || has_news || self.polls >= REVIEW {
+        if has_group || has_links || has_news || self.polls >= REVIEW {
             self.tend_now(host);
         }
     }
