@@ -219,7 +219,7 @@ const PUT_CARRIERS: [(&str, &str, Setting, Setting); 2] = [
 const PUT_OVER_TCP: &str = "Over TCP, UCX implements each put by a message and an answer; ours are active messages there, \
     `ucx://`";
 
-const PUT_RING: &str = "a ring of the same puts without a runtime: a line with a checksum, or a body, a fence and half a line; then a call of a \
+const PUT_RING: &str = "a ring of the same puts without a runtime: one line or two with a checksum, or a body, a fence and half a line; then a call of a \
     function from a table";
 
 fn puts(bench: &mut Bench) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A ring whose messages are put by UCX, without a runtime: what a program takes for such messages if it has nothing else.
 //!
-//! It lies in memory as the runtime's does. A message with a body of up to 32 bytes is one put of one line, which has a checksum; a longer body
-//! is a put of its own, followed by a fence and a put of half a line. The receiver finds a message by its number, verifies its checksum,
+//! It lies in memory as the runtime's does. A message with a body of up to 32 bytes is one put of one line, which has a checksum; with one of up to
+//! 96, a put of two lines; a longer body is a put of its own, followed by a fence and a put of half a line. The receiver finds a message by its number, verifies its checksum,
 //! and calls a function by the index in it. Credits are returned every quarter lap. Where the program asks whether the other one is there,
 //! question and answer are messages too. There is no wake-up, no completion, no check of what the peer claims but the checksum, and no
 //! other connection.
@@ -28,12 +28,16 @@ const LINES: u32 = (2 << 20) / LINE as u32;
 /// Offsets in the memory that the other program puts to: the credits (messages and lines that it has released), the slots, the lines.
 const CREDITS: usize = 0;
 const SLOTS_AT: usize = 512;
-const LINES_AT: usize = (SLOTS_AT + SLOTS as usize * LINE).next_multiple_of(4096);
+const LINES_AT: usize = (SLOTS_AT + SLOTS as usize * SLOT).next_multiple_of(4096);
 const LEN: usize = LINES_AT + LINES as usize * LINE;
+/// Length of a slot: two lines.
+const SLOT: usize = 2 * LINE;
 /// The longest body that lies in its slot. The header is behind it: the number and the length, the handler, and where the lines of a longer body
 /// end. Then comes the checksum.
-const SHORT: usize = 32;
-const TRAILER: usize = LINE - SHORT;
+const SHORT: usize = 96;
+/// The longest body that lies in the second line of its slot. The first one is not put then.
+const SHORTEST: usize = SHORT - LINE;
+const TRAILER: usize = SLOT - SHORT;
 /// Polls that find nothing, of which one progresses UCX, as the runtime does it: puts come without.
 const IDLE_POLLS: u32 = 4;
 
@@ -58,7 +62,7 @@ pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
         questions: 0,
         polls: 0,
         body: vec![0; LINES as usize * LINE],
-        slot: vec![0; LINE],
+        slot: vec![0; SLOT],
         trailer: vec![0; TRAILER],
         credits: vec![0; 8],
         worker,
@@ -148,7 +152,11 @@ const NOT_MET: &str = "the two programs have not met";
 
 /// The checksum of a header, and of a body that lies in the slot: words are folded in pairs, as the runtime does it.
 #[inline]
-fn checksum(header: [u64; 3], body: Option<[u64; 4]>) -> u64 {
+fn checksum(header: [u64; 3], body: &[u64]) -> u64 {
+    const KEYS: [[u64; 2]; 2] = [
+        [0x1d8e_4e27_c47d_124f, 0xeb44_acca_b455_d165],
+        [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93],
+    ];
     let fold = |one: u64, other: u64| {
         let product = u128::from(one) * u128::from(other);
         product as u64 ^ (product >> 64) as u64
@@ -156,17 +164,29 @@ fn checksum(header: [u64; 3], body: Option<[u64; 4]>) -> u64 {
     let [first, second, third] = header;
     let begin = fold(first ^ 0xa076_1d64_78bd_642f, second ^ 0xe703_7ed1_a0b4_28db);
     let sum = begin.wrapping_add(fold(third ^ 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3));
-    let Some([one, two, three, four]) = body else {
-        return sum;
-    };
-    let begin = fold(one ^ 0x1d8e_4e27_c47d_124f, two ^ 0xeb44_acca_b455_d165);
-    let end = fold(three ^ 0x9e37_79b9_7f4a_7c15, four ^ 0xd6e8_feb8_6659_fd93);
-    sum.wrapping_add(begin).wrapping_add(end)
+    let pairs = body.as_chunks::<2>().0.iter().zip(KEYS.iter().cycle());
+    let folded = pairs.map(|(words, keys)| fold(words[0] ^ keys[0], words[1] ^ keys[1]));
+    folded.fold(sum, u64::wrapping_add)
+}
+
+/// The checksum of a header, and of what lies in the slot of a body of this length.
+#[inline]
+fn checksum_of(header: [u64; 3], len: usize, word: impl Fn(usize) -> u64) -> u64 {
+    match len {
+        ..=SHORTEST => checksum(header, &std::array::from_fn::<_, { SHORTEST / 8 }, _>(word)),
+        ..=SHORT => checksum(header, &std::array::from_fn::<_, { SHORT / 8 }, _>(word)),
+        _ => checksum(header, &[]),
+    }
 }
 
 /// The slot of a message.
 fn slot_at(message: u32) -> usize {
-    SLOTS_AT + (message % SLOTS) as usize * LINE
+    SLOTS_AT + (message % SLOTS) as usize * SLOT
+}
+
+/// Where a short body begins in its slot.
+fn body_at(len: usize) -> usize {
+    if len <= SHORTEST { LINE } else { 0 }
 }
 
 /// Lines of a body beside its slot.
@@ -249,9 +269,11 @@ impl PutRing {
         let at = slot_at(self.sent.messages);
         if lines == 0 {
             write(&mut slot[..len]);
-            let body: [u64; 4] = std::array::from_fn(|word| word_of(slot, word));
-            write_trailer(&mut slot[SHORT..], header, Some(body));
-            return put(worker, other, slot, LINE, at);
+            let begin = body_at(len);
+            let end = SHORT - begin;
+            let sum = checksum_of(header, len, |word| word_of(slot, word));
+            write_trailer(&mut slot[end..], header, sum);
+            return put(worker, other, slot, SLOT - begin, at + begin);
         }
         write(&mut body[..len]);
         put(
@@ -262,7 +284,7 @@ impl PutRing {
             LINES_AT + (begin % LINES) as usize * LINE,
         )?;
         worker.0.fence()?;
-        write_trailer(trailer, header, None);
+        write_trailer(trailer, header, checksum(header, &[]));
         put(worker, other, trailer, TRAILER, at + SHORT)
     }
 
@@ -271,15 +293,16 @@ impl PutRing {
     fn landed(&self) -> Option<[u64; 3]> {
         let next = self.received.messages.wrapping_add(1);
         let at = slot_at(next) / 8;
-        let words: &[_; LINE / 8] = self.memory.words()[at..].first_chunk()?;
+        let words: &[_; SLOT / 8] = self.memory.words()[at..].first_chunk()?;
         let word = |at: usize| words[at].load(Ordering::Relaxed);
-        let first = word(4);
+        let first = word(SHORT / 8);
         if (first >> 32) as u32 != next {
             return None;
         }
-        let header = [first, word(5), word(6)];
-        let body = (first as u32 as usize <= SHORT).then(|| [0, 1, 2, 3].map(word));
-        if word(7) != checksum(header, body) {
+        let header = [first, word(SHORT / 8 + 1), word(SHORT / 8 + 2)];
+        let len = first as u32 as usize;
+        let begin = body_at(len) / 8;
+        if word(SHORT / 8 + 3) != checksum_of(header, len, |at| word(begin + at)) {
             return None;
         }
         fence(Ordering::Acquire);
@@ -296,7 +319,7 @@ impl PutRing {
         self.received.messages = self.received.messages.wrapping_add(1);
         let lines = lines_of(len);
         let at = if lines == 0 {
-            slot_at(self.received.messages)
+            slot_at(self.received.messages) + body_at(len)
         } else {
             LINES_AT + (end.wrapping_sub(lines) % LINES) as usize * LINE
         };
@@ -338,9 +361,9 @@ fn word_of(bytes: &[u8], word: usize) -> u64 {
 }
 
 #[inline]
-fn write_trailer(to: &mut [u8], header: [u64; 3], body: Option<[u64; 4]>) {
+fn write_trailer(to: &mut [u8], header: [u64; 3], checksum: u64) {
     let [first, second, third] = header;
-    let words = [first, second, third, checksum(header, body)];
+    let words = [first, second, third, checksum];
     for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *to = word.to_ne_bytes();
     }
@@ -430,18 +453,18 @@ mod tests {
         assert_eq!(at(2 * LINES).begin_of(1), 2 * LINES);
         // The number of lines wraps where a lap begins.
         assert_eq!(at(u32::MAX).begin_of(2), 0);
-        assert_eq!((lines_of(32), lines_of(33), lines_of(65)), (0, 1, 2));
+        assert_eq!((lines_of(96), lines_of(97), lines_of(129)), (0, 2, 3));
     }
 
     #[test]
     fn each_word_is_in_the_checksum() {
-        let of = |words: [u64; 7]| {
+        let of = |words: [u64; 15]| {
             let [a, b, c, rest @ ..] = words;
-            checksum([a, b, c], Some(rest))
+            checksum([a, b, c], &rest)
         };
-        let before = of([1; 7]);
-        for at in 0..7 {
-            let mut words = [1; 7];
+        let before = of([1; 15]);
+        for at in 0..15 {
+            let mut words = [1; 15];
             words[at] = 2;
             assert_ne!(of(words), before, "{at}");
         }

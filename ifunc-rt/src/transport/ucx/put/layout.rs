@@ -4,15 +4,16 @@
 //! +0     credits of the direction away from here: frames in bits 0–31, lines in 32–63     put by the peer
 //! +128   number of the peer's last announcement that it is about to sleep                 put by the peer
 //! +256   frames posted; credits given, as above                                           got by the peer
-//! +512   slots of 64 bytes                                                                put by the peer
+//! +512   slots of 128 bytes                                                               put by the peer
 //! ...    ring of lines of 64 bytes                                                        put by the peer
 //! ```
 //!
 //! | bytes of a slot | |
 //! |---|---|
-//! | 0–31 | a body of up to 32 bytes; a longer one lies in the [ring](super::ring) |
-//! | 32–55 | the three words of the frame's header, the first of which has its number |
-//! | 56–63 | checksum of the header, the connection's nonce, and a body that lies here |
+//! | 0–95 | a body of 33 to 96 bytes; a longer one lies in the [ring](super::ring) |
+//! | 64–95 | a body of up to 32 bytes: the slot's second line has all of the frame, and the first one is not put |
+//! | 96–119 | the three words of the frame's header, the first of which has its number |
+//! | 120–127 | checksum of the header, the connection's nonce, and a body that lies here |
 //!
 //! UCX does not say in which order the bytes of one put land. So a slot shows by itself that it is whole: its receiver reads the number, and then
 //! whether the checksum is right. A frame with a short body is one put, and nothing has to be put after it. That a word lands after a put
@@ -43,16 +44,54 @@ pub(crate) const ANNOUNCED: usize = 128;
 /// Where it stands what was put.
 pub(crate) const POSTED: usize = 256;
 const SLOTS: usize = 512;
+/// Length of a slot: two lines.
+pub(crate) const SLOT: usize = 2 * BODY_ALIGN;
 /// The longest body that lies in its slot.
-pub(crate) const SHORT: usize = 32;
+pub(crate) const SHORT: usize = 96;
+/// The longest body that lies in the second line of its slot.
+const SHORTEST: usize = SHORT - BODY_ALIGN;
 /// Where the header lies in a slot: behind a short body.
 pub(crate) const HEADER_AT: usize = SHORT;
 /// Where the checksum lies in a slot.
 const CHECKSUM_AT: usize = HEADER_AT + WORDS;
-const WORDS_OF_SLOT: usize = BODY_ALIGN / 8;
-const _: () = assert!(CHECKSUM_AT + 8 == BODY_ALIGN);
+const WORDS_OF_SLOT: usize = SLOT / 8;
+const _: () = assert!(CHECKSUM_AT + 8 == SLOT);
 /// Multiple at which the ring begins.
 const PAGE: usize = 4096;
+
+/// Where a body of this length begins in its slot. Of one that does not lie there: where it begins in the buffer that it is put from, whose beginning
+/// is like a slot.
+#[inline]
+pub(crate) const fn body_at(len: usize) -> usize {
+    if len > SHORTEST && len <= SHORT {
+        0
+    } else {
+        BODY_ALIGN
+    }
+}
+
+/// The words of a body that lie in its slot, with the zeros behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum InSlot {
+    /// Of a body in the second line.
+    OneLine([u64; 4]),
+    /// Of one in both lines.
+    TwoLines([u64; 12]),
+    /// The body lies elsewhere.
+    None,
+}
+
+impl InSlot {
+    /// Of a body of this length, in a slot that has this word at an offset.
+    #[inline(always)]
+    pub(crate) fn of(len: usize, word: impl Fn(usize) -> u64) -> Self {
+        match len {
+            ..=SHORTEST => Self::OneLine(std::array::from_fn(|at| word(BODY_ALIGN + at * 8))),
+            ..=SHORT => Self::TwoLines(std::array::from_fn(|at| word(at * 8))),
+            _ => Self::None,
+        }
+    }
+}
 
 /// What a side has put: what its peer must have seen before it may sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,13 +145,13 @@ impl Layout {
     /// The slot of a frame.
     pub(crate) fn slot(self, sequence: u32) -> usize {
         let slot = sequence.wrapping_sub(1) & (self.0.slots - 1);
-        SLOTS + slot as usize * BODY_ALIGN
+        SLOTS + slot as usize * SLOT
     }
 
     /// A line of the ring.
     pub(crate) fn line(self, line: u32) -> usize {
         debug_assert!(line < self.lines());
-        let slots = (SLOTS + self.0.slots as usize * BODY_ALIGN).next_multiple_of(PAGE);
+        let slots = (SLOTS + self.0.slots as usize * SLOT).next_multiple_of(PAGE);
         slots + line as usize * BODY_ALIGN
     }
 
@@ -224,7 +263,7 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
             return None;
         }
         let header = [first, word(HEADER_AT + 8), word(HEADER_AT + 16)];
-        let body = (len as usize <= SHORT).then(|| [0, 8, 16, 24].map(word));
+        let body = InSlot::of(len as usize, word);
         if word(CHECKSUM_AT) != checksum(self.nonce, header, body) {
             return None;
         }
@@ -239,26 +278,34 @@ impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     }
 }
 
-/// The end of a slot behind the body: the header, and the checksum of a frame whose slot has this body.
+/// The end of a slot behind the body: the header, and the checksum of a frame whose slot has this of its body.
 #[inline]
-pub(crate) fn trailer(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> [u64; 4] {
+pub(crate) fn trailer(nonce: u32, header: [u64; 3], body: InSlot) -> [u64; 4] {
     let [first, second, third] = header;
     [first, second, third, checksum(nonce, header, body)]
 }
 
 /// What the words of a body are combined with, and with the nonce.
-const BODY_KEYS: [u64; 4] = [
+const BODY_KEYS: [u64; 12] = [
     0x1d8e_4e27_c47d_124f,
     0xeb44_acca_b455_d165,
     0x9e37_79b9_7f4a_7c15,
     0xd6e8_feb8_6659_fd93,
+    0x910a_2dec_8902_5cc1,
+    0x9758_35de_1c97_56ce,
+    0x1d0b_14e4_db01_8fed,
+    0x6e73_e372_e233_8aca,
+    0x6303_3b0c_a389_c35a,
+    0xbd64_a5d9_adef_e000,
+    0x63cb_e1e4_5932_0dd7,
+    0x9e56_51b0_ef95_3636,
 ];
 
 /// The checksum of a slot. A slot some of whose words are an older frame's has another one, but for one in 2⁶⁴: words are folded in pairs, as
 /// [wyhash](https://github.com/wangyi-fudan/wyhash) does it. The nonce is in each pair of a body's, so its author, who does not know the nonce, cannot make
 /// a body of which words do not count.
 #[inline]
-fn checksum(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> u64 {
+fn checksum(nonce: u32, header: [u64; 3], body: InSlot) -> u64 {
     let fold = |one: u64, other: u64| {
         let product = u128::from(one) * u128::from(other);
         product as u64 ^ (product >> 64) as u64
@@ -268,13 +315,20 @@ fn checksum(nonce: u32, header: [u64; 3], body: Option<[u64; 4]>) -> u64 {
     let begin = fold(first ^ 0xa076_1d64_78bd_642f, second ^ 0xe703_7ed1_a0b4_28db);
     let end = fold(third ^ 0x8ebc_6af0_9c88_c6e3, nonce ^ 0xa0b4_28db_e703_7ed1);
     let sum = begin.wrapping_add(end);
-    let Some([one, two, three, four]) = body else {
-        return sum;
+    let of_body = |words: &[u64]| {
+        let (pairs, _) = words.as_chunks::<2>();
+        let (keys, _) = BODY_KEYS.as_chunks::<2>();
+        let folded = pairs
+            .iter()
+            .zip(keys)
+            .map(|(words, keys)| fold(words[0] ^ keys[0] ^ nonce, words[1] ^ keys[1] ^ nonce));
+        folded.fold(sum, u64::wrapping_add)
     };
-    let keys = BODY_KEYS.map(|key| key ^ nonce);
-    let begin = fold(one ^ keys[0], two ^ keys[1]);
-    let end = fold(three ^ keys[2], four ^ keys[3]);
-    sum.wrapping_add(begin).wrapping_add(end)
+    match body {
+        InSlot::OneLine(words) => of_body(&words),
+        InSlot::TwoLines(words) => of_body(&words),
+        InSlot::None => sum,
+    }
 }
 
 #[cfg(test)]
@@ -293,7 +347,7 @@ mod tests {
             let layout = Layout::new(RingSize { slots, data });
             assert!(POSTED + Posted::LEN <= layout.slot(1));
             assert!(layout.slot(1).is_multiple_of(BODY_ALIGN));
-            assert!(layout.slot(slots) + BODY_ALIGN <= layout.line(0));
+            assert!(layout.slot(slots) + SLOT <= layout.line(0));
             assert_eq!(layout.slot(slots + 1), layout.slot(1));
             // Sequences wrap as slots do.
             assert_eq!(layout.slot(0), layout.slot(slots));
@@ -308,8 +362,8 @@ mod tests {
             Layout::new(RingSize { slots, data }).line(line)
         };
         assert_eq!((at(2, 0), at(2, 3)), (4096, 4096 + 192));
-        // 512 bytes, and 64 for each slot.
-        assert_eq!((at(32, 0), at(64, 0), at(128, 0)), (4096, 8192, 12_288));
+        // 512 bytes, and 128 for each slot.
+        assert_eq!((at(16, 0), at(32, 0), at(64, 0)), (4096, 8192, 12_288));
     }
 
     #[test]
@@ -322,7 +376,7 @@ mod tests {
         let memory = Arc::new(memory);
         let view = View::new(Arc::clone(&memory), layout, 7);
         view.clear();
-        let cleared = [0, 128, 256, 264, 544, 608, 672, 736];
+        let cleared = [0, 128, 256, 264, 608, 736, 864, 992];
         let is_zero = |offset: usize| memory[offset / 8].load(Ordering::Relaxed) == 0;
         assert!(
             (0..layout.len())
@@ -356,37 +410,43 @@ mod tests {
     }
 
     /// The words of a slot with a frame of this number and length. Each differs from that of any other frame.
-    fn slot_of(sequence: u32, len: u32, nonce: u32) -> [u64; 8] {
-        let [one, two, three, four, second, third] =
-            [1, 2, 3, 4, 5, 6].map(|word| u64::from(sequence) << 60 | u64::from(len) << 8 | word);
-        let body = [one, two, three, four];
-        let in_slot = (len as usize <= SHORT).then_some(body);
-        let trailer = trailer(nonce, [commit_word(sequence, len), second, third], in_slot);
-        [body, trailer].concat().try_into().unwrap()
+    fn slot_of(sequence: u32, len: u32, nonce: u32) -> [u64; WORDS_OF_SLOT] {
+        let word = |at: usize| u64::from(sequence) << 60 | u64::from(len) << 8 | at as u64 + 1;
+        let header = [commit_word(sequence, len), word(13 * 8), word(14 * 8)];
+        let trailer = trailer(nonce, header, InSlot::of(len as usize, word));
+        std::array::from_fn(|at| if at < 12 { word(at * 8) } else { trailer[at - 12] })
     }
 
-    fn put(view: &Small, sequence: u32, words: &[u64; 8], which: impl Fn(usize) -> bool) {
-        for (at, word) in words.iter().enumerate().filter(|(at, _)| which(*at)) {
-            let word_at = view.layout.slot(sequence) + at * 8;
-            view.word(word_at).store(*word, Ordering::Relaxed);
+    fn put(view: &Small, sequence: u32, words: &[u64; WORDS_OF_SLOT], lands: impl Fn(usize) -> bool) {
+        let slot = view.layout().slot(sequence);
+        for (at, word) in words.iter().enumerate().filter(|(at, _)| lands(*at)) {
+            view.word(slot + at * 8).store(*word, Ordering::Relaxed);
         }
     }
 
     #[test]
     fn a_frame_has_landed_when_all_its_words_are_there() {
         let view = small_view();
-        let lens = [8, SHORT as u32 + 1];
+        let lens = [8, SHORTEST as u32 + 1, SHORT as u32 + 1];
         for (len, len_before) in lens.into_iter().flat_map(|len| lens.map(|before| (len, before))) {
             let (old, new) = (slot_of(1, len_before, 7), slot_of(3, len, 7));
             // Of a long body nothing is here.
-            let first = if len as usize <= SHORT { 0 } else { 4 };
+            let first = if len as usize <= SHORT {
+                body_at(len as usize) / 8
+            } else {
+                HEADER_AT / 8
+            };
             assert!((first..new.len()).all(|at| old[at] != new[at]));
-            for some in 0..1u32 << new.len() {
+            // Two lines have too many words to try all of their sets: one to three that have not landed, and one to three that have.
+            let is_tried = |some: u32| first > 0 || some.count_ones() <= 3 || some.count_zeros() <= 16 + 3;
+            for some in
+                (0..1u32 << new.len()).filter(|&some| some & ((1 << first) - 1) == 0 && is_tried(some))
+            {
                 put(&view, 1, &old, |_| true);
                 assert!(view.has_landed(1) && !view.has_landed(3));
                 put(&view, 3, &new, |at| some & 1 << at != 0);
                 let is_whole = (first..new.len()).all(|at| some & 1 << at != 0);
-                assert_eq!(view.has_landed(3), is_whole, "{len}: {some:08b}");
+                assert_eq!(view.has_landed(3), is_whole, "{len}: {some:016b}");
             }
         }
     }
@@ -394,14 +454,14 @@ mod tests {
     /// Whatever words a body has: without the nonce, one of them could make that the other one of its pair does not count.
     #[test]
     fn no_word_of_a_body_hides_another() {
-        let header = [commit_word(3, 32), 5, 6];
-        for (hiding, hidden) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
+        let header = [commit_word(3, 96), 5, 6];
+        for hiding in 0..BODY_KEYS.len() {
             for key in [BODY_KEYS[hiding], !BODY_KEYS[hiding]] {
-                let mut body = [0; 4];
+                let mut body = [0; 12];
                 body[hiding] = key;
-                let before = checksum(7, header, Some(body));
-                body[hidden] = 1;
-                assert_ne!(checksum(7, header, Some(body)), before);
+                let before = checksum(7, header, InSlot::TwoLines(body));
+                body[hiding ^ 1] = 1;
+                assert_ne!(checksum(7, header, InSlot::TwoLines(body)), before);
             }
         }
     }
@@ -410,13 +470,21 @@ mod tests {
     #[test]
     fn the_checksum_is_that_of_this_version() {
         let header = [commit_word(3, 32), 5, 6];
-        let sums = [None, Some([1, 2, 3, 4])].map(|body| checksum(7, header, body));
-        assert_eq!(sums, [0x3d9a_5b56_4ac3_af82, 0xc8e2_7e6e_3b5e_64c8]);
+        let two = InSlot::TwoLines(std::array::from_fn(|at| at as u64 + 1));
+        let sums = [InSlot::None, InSlot::OneLine([1, 2, 3, 4]), two].map(|body| checksum(7, header, body));
+        assert_eq!(
+            sums,
+            [
+                0x3d9a_5b56_4ac3_af82,
+                0xc8e2_7e6e_3b5e_64c8,
+                0x3b3f_15b3_6a8c_6d2a
+            ]
+        );
     }
 
     #[test]
     fn only_the_number_of_this_lap_and_connection_has_landed() {
-        for len in [8, SHORT as u32 + 1] {
+        for len in [8, SHORTEST as u32 + 1, SHORT as u32 + 1] {
             let view = small_view();
             let words = slot_of(1, len, 7);
             assert!((0..5).all(|sequence| !view.has_landed(sequence)));
@@ -428,7 +496,7 @@ mod tests {
         }
         let mut view = small_view();
         view.nonce = 0;
-        put(&view, 1, &[0; 8], |_| true);
+        put(&view, 1, &[0; WORDS_OF_SLOT], |_| true);
         assert!((0..5).all(|sequence| !view.has_landed(sequence)));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header};
 
-use super::layout::{Layout, SHORT, View};
+use super::layout::{HEADER_AT, Layout, SHORT, SLOT, View, body_at};
 use super::ring::{Consumer, Landed, Producer};
 use super::sleeping::Verdict;
 use crate::transport::ucx::credits::UnderWay;
@@ -73,26 +73,24 @@ impl Outbound for Sender {
         if !self.outbox.fits(len) {
             self.outbox.fill(&mut self.handle.engine.lock(), len);
         }
-        // Both begin at a multiple of 64, here and there.
+        // A body begins at a multiple of 64, here and there.
         let packet = self.outbox.reserve(len);
-        Ok(packet.map(|packet| match len <= SHORT {
-            true => &mut packet.bytes_mut()[..len],
-            false => packet.body_mut(len),
-        }))
+        Ok(packet.map(|packet| &mut packet.bytes_mut()[body_at(len)..][..len]))
     }
 
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
         let (mut packet, reserved) = self.outbox.take(len);
-        // Bytes of the packet behind the slot's.
+        let (from, at) = (body_at(reserved), body_at(len));
+        if from != at {
+            packet.bytes_mut().copy_within(from..from + len, at);
+        }
+        // Bytes of the packet behind its first line.
         let mut after = len;
         if len <= SHORT {
             header.flags = header.flags.union(FrameFlags::INLINE);
-            if reserved > SHORT {
-                packet.bytes_mut().copy_within(BODY..BODY + len, 0);
-            }
             // The packet had another use before.
-            packet.bytes_mut()[len..SHORT].fill(0);
-            after = 0;
+            packet.bytes_mut()[at + len..HEADER_AT].fill(0);
+            after = SLOT - BODY;
         }
         let frame = self.producer.send(len);
         let mut locked = self.handle.engine.lock();

@@ -3,9 +3,9 @@
 use std::sync::atomic::{Ordering, fence};
 
 use ::ucx::{Operation, Operations, Posted, Remote, Serialized, Status, Worker};
-use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word, split_commit_word};
+use ifunc_abi::frame::{commit_word as first_word, split_commit_word};
 
-use super::layout::{CREDITS, HEADER_AT, trailer};
+use super::layout::{CREDITS, HEADER_AT, InSlot, SLOT, body_at, trailer};
 use super::ring::Place;
 use crate::transport::ucx::credits::{UnderWay, message_of};
 use crate::transport::ucx::engine::{Core, Locked};
@@ -77,16 +77,17 @@ impl Connection {
         let sending = sending(id, len as usize);
         match place {
             Place::Slot => {
-                let body = packet.slot_body();
-                packet.set_trailer(&trailer(nonce, header, Some(body)));
-                self.put_slot(worker, packet, 0, layout.slot(sequence), sending)
+                let len = len as usize;
+                let body = packet.in_slot(len);
+                packet.set_trailer(&trailer(nonce, header, body));
+                self.put_slot(worker, packet, body_at(len), layout.slot(sequence), sending)
             }
             Place::Lines(lines) => {
                 let (data, offset) = (BODY..BODY + len as usize, layout.line(lines.begin));
                 let put =
                     self.one_sided(worker, packet, sending, offset, |to| Operation::Put { to, data })?;
                 worker.fence().map_err(NotBegun::Ucx)?;
-                let trailer = trailer(nonce, header, None);
+                let trailer = trailer(nonce, header, InSlot::None);
                 self.put_trailer(worker, id, put, &trailer, layout.slot(sequence))
             }
         }
@@ -125,7 +126,7 @@ impl Connection {
     ) -> Result<Option<Packet>, NotBegun> {
         // No frame is there yet: of a longer one, its body was put.
         failpoint!("transport.commit");
-        let data = begin..BODY_ALIGN;
+        let data = begin..SLOT;
         self.one_sided(worker, packet, sending, slot + begin, |to| Operation::Put {
             to,
             data,
@@ -134,16 +135,16 @@ impl Connection {
 }
 
 impl Packet {
-    /// The body of a frame that lies in its slot, with the zeros behind it.
+    /// What of a body of this length lies in its slot.
     #[inline]
-    fn slot_body(&mut self) -> [u64; 4] {
+    fn in_slot(&mut self, len: usize) -> InSlot {
         let (words, _) = self.bytes_mut()[..HEADER_AT].as_chunks();
-        std::array::from_fn(|word| u64::from_le_bytes(words[word]))
+        InSlot::of(len, |at| u64::from_le_bytes(words[at / 8]))
     }
 
     #[inline]
     fn set_trailer(&mut self, trailer: &[u64; 4]) {
-        let bytes = &mut self.bytes_mut()[HEADER_AT..BODY_ALIGN];
+        let bytes = &mut self.bytes_mut()[HEADER_AT..SLOT];
         for (to, word) in bytes.chunks_exact_mut(8).zip(trailer) {
             to.copy_from_slice(&word.to_le_bytes());
         }

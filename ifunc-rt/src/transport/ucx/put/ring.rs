@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use ifunc_abi::frame::split_commit_word;
 
-use super::layout::{Layout, SHORT, View};
+use super::layout::{Layout, SHORT, View, body_at};
 use crate::transport::prefetch;
 use crate::transport::ucx::credits::{UnderWay, units};
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
@@ -179,7 +179,7 @@ impl Consumer {
         }
         let place = Place::new(self.at, self.layout.lines(), len);
         let body = match place {
-            Place::Slot => self.layout.slot(sequence),
+            Place::Slot => self.layout.slot(sequence) + body_at(len),
             Place::Lines(lines) => {
                 let at = self.layout.line(lines.begin);
                 prefetch::body(view.body(at), len);
@@ -235,7 +235,7 @@ mod tests {
     use ifunc_abi::frame::commit_word as first_word;
     use proptest::prelude::*;
 
-    use super::super::layout::{HEADER_AT, trailer};
+    use super::super::layout::{HEADER_AT, InSlot, trailer};
     use super::*;
     use crate::transport::RingSize;
 
@@ -266,7 +266,11 @@ mod tests {
     #[test]
     fn a_body_lies_together_or_begins_the_ring_again() {
         let lines = Layout::new(SMALL).lines();
-        for (at, len, begin) in [(3, SHORT + 1, 3), (lines - 1, 64, lines - 1), (lines - 1, 65, 0)] {
+        for (at, len, begin) in [
+            (3, SHORT + 1, 3),
+            (lines - 2, 128, lines - 2),
+            (lines - 2, 129, 0),
+        ] {
             let place = Lines::new(at, lines, len);
             assert_eq!(place.begin, begin, "{place:?}");
         }
@@ -289,7 +293,7 @@ mod tests {
     fn polled(sequence: u32, len: usize, at: u32) -> Result<Option<Landed>, &'static str> {
         let layout = Layout::new(SMALL);
         let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(0)).collect();
-        let body = (len <= SHORT).then_some([0; 4]);
+        let body = InSlot::of(len, |_| 0);
         let words = trailer(7, [first_word(sequence, len as u32), 5, 6], body);
         for (word_at, word) in (layout.slot(1) + HEADER_AT..).step_by(8).zip(words) {
             memory[word_at / 8].store(word, Ordering::Relaxed);
@@ -309,7 +313,9 @@ mod tests {
         let layout = Layout::new(SMALL);
         let [slot, line] = [layout.slot(1), layout.line(0)];
         for (len, body) in [
-            (0, Some(slot)),
+            (0, Some(slot + 64)),
+            (32, Some(slot + 64)),
+            (33, Some(slot)),
             (SHORT, Some(slot)),
             (SHORT + 1, Some(line)),
             (SMALL.max_body(), Some(line)),

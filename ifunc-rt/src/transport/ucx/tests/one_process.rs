@@ -229,8 +229,8 @@ fn frames_of_every_length_arrive_whole_aligned_and_once(mode: Mode) {
 fn a_frame_may_be_shorter_than_what_was_reserved(mode: Mode) {
     let (_listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
     let short = crate::transport::ucx::put::layout::SHORT;
-    for reserved in [short, short + 1, 1000, 100_000] {
-        for len in [0, 1, short, short + 1, 999]
+    for reserved in [32, 33, short, short + 1, 1000, 100_000] {
+        for len in [0, 1, 32, 33, short, short + 1, 999]
             .into_iter()
             .filter(|&len| len <= reserved)
         {

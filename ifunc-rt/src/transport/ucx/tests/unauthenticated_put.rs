@@ -9,7 +9,7 @@ use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::handshake::LONGEST;
 use crate::transport::ucx::header::{Head, Notice, pack};
-use crate::transport::ucx::put::layout::{CREDITS, HEADER_AT, Layout, SHORT, trailer};
+use crate::transport::ucx::put::layout::{CREDITS, HEADER_AT, InSlot, Layout, trailer};
 use crate::transport::ucx::table::ConnectionId;
 use crate::transport::window::Credits;
 
@@ -46,7 +46,7 @@ pub(super) fn put_header(
         Header::new(Kind::Exec, 7, 9).words()[0],
         9,
     ];
-    let body = (len <= SHORT).then_some([0; 4]);
+    let body = InSlot::of(len, |_| 0);
     let trailer = trailer(nonce, words, body).map(u64::to_le_bytes).concat();
     let slot = layout.slot(1);
     locked.put_anything(id, &[0; HEADER_AT], slot);
