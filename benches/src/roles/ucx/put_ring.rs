@@ -173,8 +173,8 @@ fn checksum(header: [u64; 3], body: &[u64]) -> u64 {
 #[inline]
 fn checksum_of(header: [u64; 3], len: usize, word: impl Fn(usize) -> u64) -> u64 {
     match len {
-        ..=SHORTEST => checksum(header, &std::array::from_fn::<_, { SHORTEST / 8 }, _>(word)),
-        ..=SHORT => checksum(header, &std::array::from_fn::<_, { SHORT / 8 }, _>(word)),
+        0..=SHORTEST => checksum(header, &std::array::from_fn::<_, { SHORTEST / 8 }, _>(word)),
+        _ if len <= SHORT => checksum(header, &std::array::from_fn::<_, { SHORT / 8 }, _>(word)),
         _ => checksum(header, &[]),
     }
 }

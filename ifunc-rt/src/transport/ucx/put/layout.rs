@@ -86,8 +86,8 @@ impl InSlot {
     #[inline(always)]
     pub(crate) fn of(len: usize, word: impl Fn(usize) -> u64) -> Self {
         match len {
-            ..=SHORTEST => Self::OneLine(std::array::from_fn(|at| word(BODY_ALIGN + at * 8))),
-            ..=SHORT => Self::TwoLines(std::array::from_fn(|at| word(at * 8))),
+            0..=SHORTEST => Self::OneLine(std::array::from_fn(|at| word(BODY_ALIGN + at * 8))),
+            _ if len <= SHORT => Self::TwoLines(std::array::from_fn(|at| word(at * 8))),
             _ => Self::None,
         }
     }
@@ -411,7 +411,7 @@ mod tests {
 
     /// The words of a slot with a frame of this number and length. Each differs from that of any other frame.
     fn slot_of(sequence: u32, len: u32, nonce: u32) -> [u64; WORDS_OF_SLOT] {
-        let word = |at: usize| u64::from(sequence) << 60 | u64::from(len) << 8 | at as u64 + 1;
+        let word = |at: usize| u64::from(sequence) << 60 | u64::from(len) << 8 | (at as u64 + 1);
         let header = [commit_word(sequence, len), word(13 * 8), word(14 * 8)];
         let trailer = trailer(nonce, header, InSlot::of(len as usize, word));
         std::array::from_fn(|at| if at < 12 { word(at * 8) } else { trailer[at - 12] })
