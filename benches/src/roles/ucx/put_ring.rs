@@ -1,7 +1,7 @@
 //! A ring whose messages are put by UCX, without a runtime: what a program takes for such messages if it has nothing else.
 //!
-//! It lies in memory as the runtime's does. A message with a body of up to 32 bytes is one put of one line, which has a checksum; with one of up to
-//! 96, a put of two lines; a longer body is a put of its own, followed by a fence and a put of half a line. The receiver finds a message by its number, verifies its checksum,
+//! It lies in memory as the runtime's does. A message with a body of up to 32 bytes is one put of one line, which has a checksum; with one
+//! of up to 96, a put of two lines; a longer body is a put of its own, followed by a fence and a put of half a line. The receiver finds a message by its number, verifies its checksum,
 //! and calls a function by the index in it. Credits are returned every quarter lap. Where the program asks whether the other one is there,
 //! question and answer are messages too. There is no wake-up, no completion, no check of what the peer claims but the checksum, and no
 //! other connection.
@@ -36,7 +36,7 @@ const SLOT: usize = 2 * LINE;
 /// end. Then comes the checksum.
 const SHORT: usize = 96;
 /// The longest body that lies in the second line of its slot. The first one is not put then.
-const SHORTEST: usize = SHORT - LINE;
+const ONE_LINE: usize = SHORT - LINE;
 const TRAILER: usize = SLOT - SHORT;
 /// Polls that find nothing, of which one progresses UCX, as the runtime does it: puts come without.
 const IDLE_POLLS: u32 = 4;
@@ -138,7 +138,7 @@ struct PutRing {
     returned: Position,
     questions: u64,
     polls: u32,
-    /// Where is put from: longer bodies, slots, halves of slots, credits.
+    /// Where is put from: longer bodies, slots, ends of slots, credits.
     body: Vec<u8>,
     slot: Vec<u8>,
     trailer: Vec<u8>,
@@ -153,9 +153,13 @@ const NOT_MET: &str = "the two programs have not met";
 /// The checksum of a header, and of a body that lies in the slot: words are folded in pairs, as the runtime does it.
 #[inline]
 fn checksum(header: [u64; 3], body: &[u64]) -> u64 {
-    const KEYS: [[u64; 2]; 2] = [
+    const KEYS: [[u64; 2]; 6] = [
         [0x1d8e_4e27_c47d_124f, 0xeb44_acca_b455_d165],
         [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93],
+        [0x910a_2dec_8902_5cc1, 0x9758_35de_1c97_56ce],
+        [0x1d0b_14e4_db01_8fed, 0x6e73_e372_e233_8aca],
+        [0x6303_3b0c_a389_c35a, 0xbd64_a5d9_adef_e000],
+        [0x63cb_e1e4_5932_0dd7, 0x9e56_51b0_ef95_3636],
     ];
     let fold = |one: u64, other: u64| {
         let product = u128::from(one) * u128::from(other);
@@ -164,7 +168,7 @@ fn checksum(header: [u64; 3], body: &[u64]) -> u64 {
     let [first, second, third] = header;
     let begin = fold(first ^ 0xa076_1d64_78bd_642f, second ^ 0xe703_7ed1_a0b4_28db);
     let sum = begin.wrapping_add(fold(third ^ 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3));
-    let pairs = body.as_chunks::<2>().0.iter().zip(KEYS.iter().cycle());
+    let pairs = body.as_chunks::<2>().0.iter().zip(&KEYS);
     let folded = pairs.map(|(words, keys)| fold(words[0] ^ keys[0], words[1] ^ keys[1]));
     folded.fold(sum, u64::wrapping_add)
 }
@@ -173,7 +177,7 @@ fn checksum(header: [u64; 3], body: &[u64]) -> u64 {
 #[inline]
 fn checksum_of(header: [u64; 3], len: usize, word: impl Fn(usize) -> u64) -> u64 {
     match len {
-        0..=SHORTEST => checksum(header, &std::array::from_fn::<_, { SHORTEST / 8 }, _>(word)),
+        0..=ONE_LINE => checksum(header, &std::array::from_fn::<_, { ONE_LINE / 8 }, _>(word)),
         _ if len <= SHORT => checksum(header, &std::array::from_fn::<_, { SHORT / 8 }, _>(word)),
         _ => checksum(header, &[]),
     }
@@ -186,7 +190,7 @@ fn slot_at(message: u32) -> usize {
 
 /// Where a short body begins in its slot.
 fn body_at(len: usize) -> usize {
-    if len <= SHORTEST { LINE } else { 0 }
+    if len <= ONE_LINE { LINE } else { 0 }
 }
 
 /// Lines of a body beside its slot.

@@ -16,8 +16,8 @@
 //! | 120–127 | checksum of the header, the connection's nonce, and a body that lies here |
 //!
 //! UCX does not say in which order the bytes of one put land. So a slot shows by itself that it is whole: its receiver reads the number, and then
-//! whether the checksum is right. A frame with a short body is one put, and nothing has to be put after it. That a word lands after a put
-//! that was made once its slot was released, is ruled out: the bytes of one put are under way together.
+//! whether the checksum is right. A frame with a short body is one put, and nothing has to be put after it. A word that equals the one before it in
+//! the slot need not have landed: no later frame finds it late, because its slot is put again only after a credit, a round trip later.
 //!
 //! Numbers are in the machine's own order: both sides run little-endian machines.
 
@@ -30,6 +30,7 @@ use ifunc_abi::frame::{BODY_ALIGN, WORDS, split_commit_word};
 
 use crate::transport::RingSize;
 use crate::transport::ucx::header::{pack, unpack};
+use crate::transport::ucx::packet::{BODY, Packet};
 use crate::transport::window::Credits;
 
 const _: () = assert!(
@@ -49,7 +50,9 @@ pub(crate) const SLOT: usize = 2 * BODY_ALIGN;
 /// The longest body that lies in its slot.
 pub(crate) const SHORT: usize = 96;
 /// The longest body that lies in the second line of its slot.
-const SHORTEST: usize = SHORT - BODY_ALIGN;
+const ONE_LINE: usize = SHORT - BODY_ALIGN;
+// A long body begins in its packet where `body_at` says, and the least packet has room for a slot.
+const _: () = assert!(body_at(usize::MAX) == BODY && SLOT <= BODY + Packet::LEAST);
 /// Where the header lies in a slot: behind a short body.
 pub(crate) const HEADER_AT: usize = SHORT;
 /// Where the checksum lies in a slot.
@@ -63,14 +66,14 @@ const PAGE: usize = 4096;
 /// is like a slot.
 #[inline]
 pub(crate) const fn body_at(len: usize) -> usize {
-    if len > SHORTEST && len <= SHORT {
+    if len > ONE_LINE && len <= SHORT {
         0
     } else {
         BODY_ALIGN
     }
 }
 
-/// The words of a body that lie in its slot, with the zeros behind it.
+/// The words of a body that lie in its slot, and what is behind it: zeros, if the peer keeps to the protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum InSlot {
     /// Of a body in the second line.
@@ -86,7 +89,7 @@ impl InSlot {
     #[inline(always)]
     pub(crate) fn of(len: usize, word: impl Fn(usize) -> u64) -> Self {
         match len {
-            0..=SHORTEST => Self::OneLine(std::array::from_fn(|at| word(BODY_ALIGN + at * 8))),
+            0..=ONE_LINE => Self::OneLine(std::array::from_fn(|at| word(BODY_ALIGN + at * 8))),
             _ if len <= SHORT => Self::TwoLines(std::array::from_fn(|at| word(at * 8))),
             _ => Self::None,
         }
@@ -427,7 +430,7 @@ mod tests {
     #[test]
     fn a_frame_has_landed_when_all_its_words_are_there() {
         let view = small_view();
-        let lens = [8, SHORTEST as u32 + 1, SHORT as u32 + 1];
+        let lens = [8, ONE_LINE as u32 + 1, SHORT as u32 + 1];
         for (len, len_before) in lens.into_iter().flat_map(|len| lens.map(|before| (len, before))) {
             let (old, new) = (slot_of(1, len_before, 7), slot_of(3, len, 7));
             // Of a long body nothing is here.
@@ -437,8 +440,12 @@ mod tests {
                 HEADER_AT / 8
             };
             assert!((first..new.len()).all(|at| old[at] != new[at]));
-            // Two lines have too many words to try all of their sets: one to three that have not landed, and one to three that have.
-            let is_tried = |some: u32| first > 0 || some.count_ones() <= 3 || some.count_zeros() <= 16 + 3;
+            // Two lines have too many words to try all of their sets: up to three that have landed, or have not; one of the lines; the
+            // trailer alone.
+            let is_tried = |some: u32| {
+                let parts = [0x00ff, 0xff00, 0xf000];
+                first > 0 || some.count_ones() <= 3 || some.count_zeros() <= 16 + 3 || parts.contains(&some)
+            };
             for some in
                 (0..1u32 << new.len()).filter(|&some| some & ((1 << first) - 1) == 0 && is_tried(some))
             {
@@ -484,7 +491,7 @@ mod tests {
 
     #[test]
     fn only_the_number_of_this_lap_and_connection_has_landed() {
-        for len in [8, SHORTEST as u32 + 1, SHORT as u32 + 1] {
+        for len in [8, ONE_LINE as u32 + 1, SHORT as u32 + 1] {
             let view = small_view();
             let words = slot_of(1, len, 7);
             assert!((0..5).all(|sequence| !view.has_landed(sequence)));

@@ -88,7 +88,7 @@ impl Outbound for Sender {
         let mut after = len;
         if len <= SHORT {
             header.flags = header.flags.union(FrameFlags::INLINE);
-            // The packet had another use before.
+            // What the packet had before is not the peer's to read.
             packet.bytes_mut()[at + len..HEADER_AT].fill(0);
             after = SLOT - BODY;
         }

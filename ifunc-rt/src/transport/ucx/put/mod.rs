@@ -8,8 +8,8 @@
 //! *slot* of two cache lines per frame, with its header and a *checksum*, words of the connection, and a ring of lines for bodies that are longer than a
 //! slot has room for ([`ring`]).
 //!
-//! **A frame** with a short body is one put of its slot, or of its slot's second line: body, header and checksum. What lies last in one put does not land last, so the receiver, which
-//! polls the number in the header, takes the frame only once the checksum is right. Numbers are looked for at the one place where each belongs, so no
+//! **A frame** with a short body is one put of its slot, or of its slot's second line: body, header and checksum. What lies last in one put does not
+//! land last, so the receiver, which polls the number in the header, takes the frame only once the checksum is right. Numbers are looked for at the one place where each belongs, so no
 //! body looks like a frame; checksums are of the connection's nonce and of the lap's number, so nothing that was left there does. A frame with
 //! a longer body is two puts: the body into the ring, and after a fence of the worker the last 32 bytes of the slot, whose checksum is of the header alone.
 //!

@@ -8,7 +8,7 @@ use super::unauthenticated_put::put_header;
 use super::*;
 use crate::transport::ucx::link::{Handle, Outbox};
 use crate::transport::ucx::packet::{BODY, Packet};
-use crate::transport::ucx::put::layout::Layout;
+use crate::transport::ucx::put::layout::{Layout, SHORT};
 use crate::transport::ucx::put::sleeping::Verdict;
 
 by_each_mode! {
@@ -530,6 +530,34 @@ fn consume(link: &mut Link) {
     wait_for("the frame", || link.rx().peek().unwrap().map(drop));
     link.rx().release();
     link.rx().settle();
+}
+
+/// What lies behind a short body in its slot is the peer's to read.
+#[test]
+fn nothing_of_an_earlier_body_is_put_behind_a_short_one() {
+    if !has_ucx() {
+        return;
+    }
+    let mut pair = Pair::new(Mode::Puts, &ring(64, RingSize::MIN_DATA));
+    let [longest, one_line] = [SHORT, 32];
+    for (len, room) in [
+        (longest, longest),
+        (33, longest),
+        (longest, longest),
+        (1, one_line),
+    ] {
+        send(&mut pair.source, &vec![0xff; len]).unwrap().unwrap();
+        wait_for("the frame", || {
+            let frame = pair.target.rx().peek().unwrap()?;
+            let behind = (len..room).map(|at| {
+                // SAFETY: of the slot that the body lies in.
+                unsafe { frame.body.as_ptr().add(at).read_volatile() }
+            });
+            assert!(behind.into_iter().all(|byte| byte == 0), "behind {len} bytes");
+            Some(())
+        });
+        consume(&mut pair.target);
+    }
 }
 
 /// A sender over puts looks into its ring, and progresses UCX only now and then.

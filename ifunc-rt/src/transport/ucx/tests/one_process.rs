@@ -193,7 +193,7 @@ fn frames_of_every_length_arrive_whole_aligned_and_once(mode: Mode) {
     let (_listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
     let largest = source.tx().max_body();
     assert_eq!(largest, 1 << 20);
-    let mut lens = vec![0, 1, 63, 64, 65, 1000, 1024, 1025];
+    let mut lens = vec![0, 1, 31, 32, 33, 63, 64, 65, 95, 96, 97, 1000, 1024, 1025];
     lens.extend((11..20).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]));
     lens.extend([largest - 1, largest]);
     for (from, to) in [(&mut source, &mut target)] {
