@@ -30,6 +30,7 @@ mod man;
 mod miri;
 mod mutants;
 mod new_projects;
+mod optimised;
 mod package;
 mod plan;
 mod predecessors;

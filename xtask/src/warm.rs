@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::plan::Tier;
 use crate::process::{build_ifuncs, ifunc, status};
 
 /// The variable that tells tests with a target directory of their own where it is.
 pub(crate) const VARIABLE: &str = "IFUNC_WARM_TARGET";
 /// The directories that projects of tests share, below the checkout's.
 const SHARED: [&str; 2] = ["tmp/ifunc", "tmp/projects/ifunc"];
-/// The packages of ifuncs of the example whose tests run images.
+/// The packages of ifuncs of the example whose nightly tests run images.
 const TESTED_EXAMPLE: [&str; 2] = [
     "example-11-timeseries-ifuncs",
     "example-11-timeseries-first-ifuncs",
@@ -21,7 +22,7 @@ const SOURCE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn war
 
 /// Compiles the SDK in a directory of its own, and copies that to the directories that tests share and that are not there yet.
 /// Returns the directory.
-pub(crate) fn target() -> Result<PathBuf, String> {
+pub(crate) fn target(tier: Tier) -> Result<PathBuf, String> {
     let project = crate::scratch().join("warm");
     let target = project.join("target");
     let io = |e: std::io::Error| format!("cannot write to `{}`: {e}", project.display());
@@ -34,8 +35,10 @@ pub(crate) fn target() -> Result<PathBuf, String> {
     fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).map_err(io)?;
     // The tests need the images of the checkout, too. Cargo compiles their macros and build scripts in the same way.
     build_ifuncs("ifunc-tests-ifuncs")?;
-    for package in TESTED_EXAMPLE {
-        build_ifuncs(package)?;
+    if tier == Tier::Nightly {
+        for package in TESTED_EXAMPLE {
+            build_ifuncs(package)?;
+        }
     }
     let macros = crate::target().join("ifunc/ifunc");
     copy(&macros, &crate::target().join("corpus/rust/ifunc"))?;

@@ -83,9 +83,9 @@ pub(crate) fn models() -> Result<Vec<Program>, String> {
 /// Builds the images that tests run, and the SDK for those that build others: in the directory that is returned, for
 /// [`warm::VARIABLE`].
 pub(crate) fn warmed(steps: &mut Steps) -> Option<String> {
-    let mut warm = None;
+    let (mut warm, tier) = (None, steps.tier());
     steps.step("the SDK, built for nested builds", || {
-        warm = warm::target()?.to_str().map(str::to_owned);
+        warm = warm::target(tier)?.to_str().map(str::to_owned);
         Ok(String::new())
     });
     warm

@@ -1,8 +1,9 @@
 //! `cargo xtask simulate`: builds the simulator and runs it. What it does is in `simulate`.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
-use crate::process::{cargo, end, output, status};
+use crate::optimised;
+use crate::process::{end, output};
 use crate::steps::Steps;
 
 mod list;
@@ -24,7 +25,7 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
         };
         return end(mutants::run(text).map(drop));
     }
-    let simulator = match built() {
+    let simulator = match optimised::program(optimised::SIMULATOR) {
         Ok(simulator) => simulator,
         Err(error) => return end(Err(error)),
     };
@@ -35,20 +36,6 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
         Ok(_) => ExitCode::FAILURE,
         Err(error) => end(Err(format!("the simulator does not start: {error}"))),
     }
-}
-
-/// The simulator, optimised.
-fn built() -> Result<Command, String> {
-    let build = [
-        "build",
-        "--quiet",
-        "--locked",
-        "--release",
-        "--package",
-        "ifunc-simulate",
-    ];
-    status(&mut cargo(build))?;
-    Ok(Command::new(crate::target().join("release/ifunc-simulate")))
 }
 
 /// Some seeds, as a step.
@@ -64,6 +51,6 @@ pub(crate) fn full(steps: &mut Steps) {
 }
 
 fn seeds(options: &[&str]) -> Result<String, String> {
-    let said = output(built()?.args(options))?;
+    let said = output(optimised::program(optimised::SIMULATOR)?.args(options))?;
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }

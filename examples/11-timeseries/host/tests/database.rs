@@ -15,6 +15,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
+#[ignore = "nightly: the images of this example compile for long"]
 fn rows_survive_and_are_scanned() {
     let path = file("rows");
     let mut database = Database::open(&path, 100).unwrap();
@@ -40,6 +41,7 @@ fn rows_survive_and_are_scanned() {
 }
 
 #[test]
+#[ignore = "nightly: the images of this example compile for long"]
 fn a_client_of_the_first_version_is_served() {
     let path = file("first");
     let mut database = Database::open(&path, 2).unwrap();
