@@ -36,7 +36,7 @@ use crate::machine::Machine;
 
 /// Version of everything that crosses a link: handshake, headers, the bodies of frames, and the layouts of the transports.
 /// Both sides of a connection must have the same.
-pub const WIRE_VERSION: u32 = 18;
+pub const WIRE_VERSION: u32 = 19;
 
 const MAGIC: [u8; 5] = *b"ifunc";
 const KIND_HELLO: u32 = 0;

@@ -8,14 +8,14 @@ use ::ucx::{Buffer, Callback, EndpointId, Handler, Kept, Message, Rendezvous, St
 use ifunc_abi::frame::BODY_ALIGN;
 
 use super::handshake::LONGEST;
-use super::header::{HEADER, Head, Name, ONE_PIECE};
+use super::header::{HEADER, Head, MAX_PACKED_BODY, Name};
 use super::packed::{Entries, Entry, LENGTHS};
 use super::packet::{Packet, Pool, Tag};
 use super::receive_queue::ReceiveQueues;
 use crate::os::EventFd;
 
 /// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
-const COPIED: usize = ONE_PIECE;
+const COPIED: usize = MAX_PACKED_BODY;
 
 /// Events that were not dispatched yet, frames that were not taken, and the packets that are free.
 pub(super) struct EventQueue {

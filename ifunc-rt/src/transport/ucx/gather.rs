@@ -1,6 +1,6 @@
 //! Gathering: what one poll of a target sends to a peer goes in few messages.
 //!
-//! A poll progresses UCX once, and then runs what has arrived on all connections. While more of that is left, a short frame that the
+//! A poll progresses UCX once, and then runs what has arrived on all connections. While more of that is left, a short frame (1 KiB) that the
 //! polling thread sends is added to the peer's open message; the last of a poll is sent at once, with what was gathered for its peer, and the
 //! end of the poll sends the rest. What is gathered waits for frames that are there, and not for a time to pass.
 //!
@@ -30,8 +30,8 @@ use ::ucx::Flags;
 use super::credits::message_of;
 use super::engine::{Engine, Locked, Visited};
 use super::handshake::Mode;
-use super::header::{Head, Name, ONE_PIECE};
-use super::packed::{self, LENGTHS, MAX_ENTRIES, NAME};
+use super::header::{Head, Name};
+use super::packed::{self, MAX_ENTRIES, MAX_GATHERED, NAME};
 use super::packet::Packet;
 use super::requests::Parts;
 use super::table::ConnectionId;
@@ -47,6 +47,8 @@ const HOLD: Duration = if cfg!(test) {
 } else {
     Duration::from_micros(20)
 };
+/// Longest body that is gathered; gathering copies it.
+const MAX_GATHERED_BODY: usize = 1024;
 /// Time between two calls of the sweeper, while frames are gathered now and then.
 const SWEEP: Duration = Duration::from_millis(2);
 /// Polls of rings between two that make progress, too: what UCX has to say is not urgent where it does not bring the frames.
@@ -359,7 +361,7 @@ impl Locked<'_> {
 
     /// Adds a frame to the peer's open message. `false`: it is sent by itself.
     fn gather(&mut self, id: ConnectionId, head: &Head, body: &[u8]) -> bool {
-        if body.len() > ONE_PIECE || !self.has_peer(id) {
+        if body.len() > MAX_GATHERED_BODY || !self.has_peer(id) {
             return false;
         }
         if self.append(id, head, body) {
@@ -385,7 +387,8 @@ impl Locked<'_> {
         if pack.frames == MAX_ENTRIES {
             return false;
         }
-        let Some(end) = packed::append(pack.packet.bytes_mut(), pack.end, head, body) else {
+        let Some(end) = packed::append(&mut pack.packet.bytes_mut()[..MAX_GATHERED], pack.end, head, body)
+        else {
             return false;
         };
         pack.end = end;
@@ -397,7 +400,7 @@ impl Locked<'_> {
     }
 
     fn open_pack(&mut self, id: ConnectionId) {
-        let mut packet = self.packet(LENGTHS.end - 1);
+        let mut packet = self.packet(MAX_GATHERED);
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return self.give(packet);
         };

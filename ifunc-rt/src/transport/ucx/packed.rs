@@ -23,7 +23,7 @@ use std::ops::Range;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::header::{Head, Name, pack, unpack};
+use super::header::{Head, MAX_PACKED_BODY, Name, pack, unpack};
 use crate::transport::RingSize;
 use crate::transport::window::Credits;
 
@@ -35,12 +35,15 @@ pub(super) const NAME: usize = WORD;
 const MAX_HEAD: usize = 4 * WORD;
 /// The longest header of a message with one entry.
 pub(super) const MAX_FIRST: usize = NAME + MAX_HEAD;
-/// Lengths of messages. UCX's transports over TCP and shared memory take the longest in one piece.
-pub(super) const LENGTHS: Range<usize> = NAME + WORD..4096 + 1;
+/// Lengths of messages. UCX's transports over TCP and shared memory, whose segments have 8 KiB, take the longest in one piece.
+pub(super) const LENGTHS: Range<usize> = NAME + WORD..MAX_FIRST + MAX_PACKED_BODY + 1;
+/// Longest message that gathering fills.
+pub(super) const MAX_GATHERED: usize = 4096;
 /// Most entries of a message: each takes a buffer of its receiver.
 pub(super) const MAX_ENTRIES: usize = 128;
 
 const LEN_BITS: u32 = 13;
+const _: () = assert!(MAX_PACKED_BODY < 1 << LEN_BITS);
 const HAS_FIRST: u64 = 1 << 29;
 const HAS_SECOND: u64 = 1 << 30;
 const HAS_CREDITS: u64 = 1 << 31;
@@ -205,7 +208,8 @@ impl<R: Fn(usize) -> u64> Iterator for Entries<R> {
     }
 }
 
-/// Appends an entry to a message of which `end` bytes are there, the name at least. Returns the end; `None`: there is no room for it.
+/// Appends an entry to a message of which `end` bytes are there, the name at least, and which has room for `message.len()`. Returns the new
+/// end; `None`: there is no room for the entry.
 pub(super) fn append(message: &mut [u8], end: usize, head: &Head, body: &[u8]) -> Option<usize> {
     let mut words = HeaderWords::default();
     let len = Entry::of(head).encode(None, &mut words);
@@ -213,7 +217,7 @@ pub(super) fn append(message: &mut [u8], end: usize, head: &Head, body: &[u8]) -
     let at = end.next_multiple_of(WORD);
     let body_at = at + header.len();
     let new_end = body_at + body.len();
-    if new_end >= LENGTHS.end.min(message.len() + 1) {
+    if new_end > message.len() {
         return None;
     }
     // The buffer had another use before.
@@ -295,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_message_has_no_more_entries_and_bytes_than_it_may() {
-        let mut message = vec![0xff; LENGTHS.end];
+        let mut message = vec![0xff; MAX_GATHERED];
         let mut end = NAME;
         for n in 0..=MAX_ENTRIES {
             let head = frame(n as u32, 0, [1, 0], None);
@@ -306,13 +310,13 @@ mod tests {
         assert!(entries[..MAX_ENTRIES].iter().all(Result::is_ok));
         assert_eq!(entries[MAX_ENTRIES], Err(Malformed));
         // To the byte, in a buffer that is long enough and in one that is not.
-        let largest = LENGTHS.end - 1 - NAME - WORD;
+        let largest = MAX_GATHERED - NAME - WORD;
         let body = vec![5; largest + 1];
         let fits = |buffer: &mut [u8], len: usize| {
             let head = frame(1, len, [1, 0], None);
             append(buffer, NAME, &head, &body[..len])
         };
-        assert_eq!(fits(&mut message, largest), Some(LENGTHS.end - 1));
+        assert_eq!(fits(&mut message, largest), Some(MAX_GATHERED));
         assert_eq!(fits(&mut message, largest + 1), None);
         assert_eq!(fits(&mut [0; 100], 84), Some(100));
         assert_eq!(fits(&mut [0; 100], 85), None);
@@ -341,7 +345,7 @@ mod tests {
     proptest! {
         #[test]
         fn entries_are_decoded_as_they_were_encoded(heads in prop::collection::vec(any_head(), 1..20)) {
-            let mut message = vec![0xaa; LENGTHS.end];
+            let mut message = vec![0xaa; MAX_GATHERED];
             let mut end = NAME;
             let mut taken = 0;
             for (head, body) in &heads {

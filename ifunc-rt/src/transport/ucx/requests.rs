@@ -12,7 +12,7 @@ use super::credits::message_of;
 use super::engine::{Core, Locked};
 use super::events::{Data, EventQueue};
 use super::frame::Frame;
-use super::header::{HEADER, Head, ONE_PIECE};
+use super::header::{HEADER, Head, MAX_PACKED_BODY};
 use super::packed::Entry;
 use super::packet::{BODY, Packet, Purpose};
 use super::table::{Connection, ConnectionId};
@@ -184,7 +184,7 @@ impl Connection {
     ) -> Result<Option<Packet>, Status> {
         head.to = self.peer;
         let of_handshake = head.is_of_the_handshake();
-        if !of_handshake && len <= ONE_PIECE {
+        if !of_handshake && len <= MAX_PACKED_BODY {
             return self.send_entry(worker, id, am_id, packet, &Entry::of(&head), len);
         }
         *packet.header_mut() = zerocopy::transmute!(head.encode());

@@ -10,7 +10,7 @@ use super::{CLOSED, Handle, connection};
 use crate::transport::ucx::credits::units;
 use crate::transport::ucx::engine::Core;
 use crate::transport::ucx::gather::Next;
-use crate::transport::ucx::header::{Head, Name, ONE_PIECE};
+use crate::transport::ucx::header::{Head, MAX_PACKED_BODY, Name};
 use crate::transport::ucx::packed::Entry;
 use crate::transport::ucx::packet::Packet;
 use crate::transport::ucx::receive_queue::{ReceiveQueue, with_queue};
@@ -103,14 +103,14 @@ impl Outbound for Sender {
         (self.left.frames, self.left.data) = (self.left.frames - 1, self.left.data - data);
         self.sent += 1;
         let all_out = connection.under_way.is_empty();
-        let brings_credits = len > ONE_PIECE || self.handle.signs.credits.load(Ordering::Relaxed);
+        let brings_credits = len > MAX_PACKED_BODY || self.handle.signs.credits.load(Ordering::Relaxed);
         let credits = match brings_credits {
             true => with_queue(worker, id, ReceiveQueue::publish),
             false => None,
         };
         let next = self.next.take();
         let is_alone = !joins && !is_gathering && next == Next::Unknown && state.gather.is_empty();
-        let is_entry = len <= ONE_PIECE && connection.peer != Name::NONE;
+        let is_entry = len <= MAX_PACKED_BODY && connection.peer != Name::NONE;
         // Nearly always.
         let back = if is_alone && is_entry && !self.outbox.is_sparse(&packet, len) {
             let entry = Entry {

@@ -198,7 +198,7 @@ fn bodies_that_reach_a_worker_of_the_applications_are_copied() {
     } = Lent::<Single>::new();
     let (mut source, target) = meet(&mut *listener, over_there.call().unwrap());
     // So long that they would be kept, so short that they are not fetched.
-    for len in [1025, 4096] {
+    for len in [4097, 5000] {
         send(&mut source, &content(1, len)).unwrap().unwrap();
     }
     wait_for("the frames", || {
