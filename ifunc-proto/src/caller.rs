@@ -144,8 +144,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(token)
     }
 
-    /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened. After an
-    /// invocation without completion the caller [wakes](Outbound::wake) the peer.
+    /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened. Does not poll for replies:
+    /// the caller does, before it sends without completion. After such a send the caller [wakes](Outbound::wake) the peer.
     #[inline(always)]
     pub fn submit_at_once<L: Link, E: Encode>(
         &mut self,
@@ -153,11 +153,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         submission: &Submission,
         encode: &mut E,
     ) -> Option<Result<u64, NotSent<I, E::Error>>> {
-        let (tx, rx) = link.split();
+        let (tx, _) = link.split();
         let caller = &mut self.caller;
-        let has_replies = !submission.wants_completion && !rx.is_empty();
-        if has_replies
-            || submission.carries_code
+        if submission.carries_code
             || !caller.is_at_hand(submission.handle, submission.wants_completion)
             || submission.bound > tx.max_body()
         {

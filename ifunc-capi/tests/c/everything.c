@@ -389,7 +389,7 @@ static void failures(bool crash)
     OK(ifunc_handle_call_wait(echo, big, 4096, big, sizeof big, NULL));
     ifunc_handle_destroy(echo);
 
-    /* A missing import; and the send that failed is reported by the next one, which is not sent. */
+    /* A missing import; and the send that failed is reported by a later one, which is not sent: the call receives the report. */
     ask = loaded(source, "ask");
     REJECTED(IFUNC_REJECTION_MISSING_IMPORT, "`host_ask`", ifunc_handle_call_wait(ask, &five, sizeof five, NULL, 0, NULL));
     OK(ifunc_handle_send(ask, &five, sizeof five));

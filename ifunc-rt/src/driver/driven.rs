@@ -97,6 +97,8 @@ pub(crate) struct Signals {
     /// Until so many frames were sent over the link, the connection need not check whether waiters for credit exist, and whether its peer
     /// lives.
     pub(crate) examined_until: u64,
+    /// A stream need not poll for replies before so many frames were sent; at most `examined_until`.
+    pub(crate) polled_until: u64,
     /// Waiters for credit exist.
     pub(crate) is_crowded: bool,
     /// The caller must leave credit to them.
@@ -132,8 +134,13 @@ impl Signals {
     pub(super) fn crowd(&mut self, is_crowded: bool, is_refused: bool) {
         (self.is_crowded, self.is_refused) = (is_crowded, is_refused);
         if is_crowded {
-            self.examined_until = 0;
+            self.examine_next();
         }
+    }
+
+    /// Makes the next submission examine the connection and poll for replies.
+    pub(crate) fn examine_next(&mut self) {
+        (self.examined_until, self.polled_until) = (0, 0);
     }
 
     /// Whether the caller may take credit for so many bytes, whatever other waiters need.

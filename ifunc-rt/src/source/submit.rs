@@ -54,8 +54,8 @@ impl<E: Encoding> Handle<E> {
         self.submit_async(payload, true).await?.await
     }
 
-    /// Sends the payload without waiting for an outcome. The next `send` or [`Source::flush`](super::Source::flush)
-    /// returns an error that this one ends with later.
+    /// Sends the payload without waiting for an outcome. If it fails, [`Source::flush`](super::Source::flush) or a later `send` returns the
+    /// error: over shared memory, one of the 16 sends after the target's report has arrived.
     ///
     /// # Errors
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.

@@ -6,8 +6,11 @@ use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::{Rejection, Status};
 
 use super::hostile_frames::{Script, honest};
+use super::images::{self, Add};
+use super::running::{accepting, unique};
 use crate::target::bench::Bench;
 use crate::transport::{LinkError, Outbound};
+use crate::{Error, Source};
 
 /// Grants no credit on the first request.
 struct Narrow {
@@ -49,4 +52,40 @@ fn a_report_that_found_no_room_goes_when_there_is_some() {
     assert_eq!((said[0].kind, said[0].token), (Kind::Report, 1));
     let why = Status::from_code(said[0].handle);
     assert_eq!(why, Some(Status::Rejected(Rejection::Unbound)));
+}
+
+/// A stream polls for reports once in 16 frames.
+#[test]
+fn one_of_the_next_sends_of_a_stream_returns_the_error_of_an_earlier_one() {
+    let mut target = accepting().listen(&unique("shm")).unwrap();
+    let address = target.address();
+    let mut value = 0u64;
+    let source = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| Source::connect(&address).unwrap());
+        while !connecting.is_finished() {
+            target.poll(&mut value);
+        }
+        connecting.join().unwrap()
+    });
+    let add = source
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap();
+    let panics = source.load_bytes(&images::panics().encode().unwrap()).unwrap();
+    let mut stream = |target: &mut crate::Target, most: usize| {
+        for sent in 0..most {
+            match add.send(&1) {
+                Ok(()) => while target.poll(&mut value) > 0 {},
+                Err(Error::Earlier(_)) => return Some(sent),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        None
+    };
+    for round in 0..3 {
+        assert_eq!(stream(&mut target, 20_000), None, "round {round}");
+        panics.send(b"").unwrap();
+        while target.poll(&mut 0u64) > 0 {}
+        let sent = stream(&mut target, 16);
+        assert!(sent.is_some(), "round {round}: not one of 16 sends");
+    }
 }

@@ -135,7 +135,7 @@ fn a_panic_ends_the_invocation_only() {
                 other => panic!("{other:?}"),
             }
         }
-        // Fire and forget: the next send or flush reports it, once.
+        // Fire and forget: a later send or flush reports it, once. A call that is waited for receives the report.
         panics.send(b"").unwrap();
         assert!(matches!(source.flush(), Err(Error::Panic { .. })));
         source.flush().unwrap();

@@ -156,7 +156,7 @@ impl Connection {
         };
         with_link!(link, link => self.protocol.connect(link, peer));
         self.link = Some(link);
-        self.signals.examined_until = 0;
+        self.signals.examine_next();
     }
 
     /// As [`relink`](Self::relink), after an earlier link died.
@@ -326,7 +326,7 @@ impl Connection {
         if unexamined.is_some() {
             return unexamined;
         }
-        self.signals.examined_until = 0;
+        self.signals.examine_next();
         if let Some(link) = &mut self.link
             && self.service.is_none()
             && link.waiter.check_peer_closed()

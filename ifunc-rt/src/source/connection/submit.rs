@@ -5,7 +5,10 @@ use ifunc_proto::caller::{Encode, Submission, SubmitError};
 
 use super::{Connection, NotSent};
 use crate::source::error::Error;
-use crate::transport::{Ends, Link, Outbound as _, with_link};
+use crate::transport::{Ends, Inbound as _, Link, Outbound as _, with_link};
+
+/// Frames of a stream between two polls for replies; a poll takes a tenth of a send's time.
+const POLL_INTERVAL: u64 = 16;
 
 impl Connection {
     /// Sends an invocation if that is all there is to do. `None`: that is not so, and nothing happened.
@@ -20,6 +23,9 @@ impl Connection {
         }
         let link = self.link.as_mut()?;
         with_link!(link, link => {
+            if !submission.wants_completion && !link.rx.is_empty() {
+                return None;
+            }
             let sent = self.protocol.submit_at_once(link, submission, encode)?;
             if !submission.wants_completion {
                 link.tx.wake();
@@ -28,8 +34,8 @@ impl Connection {
         })
     }
 
-    /// As [`submit_at_once`](Self::submit_at_once), without completion, over a ring, and if nothing is to be examined. Calls nothing that
-    /// is not inlined. `Some(true)`: [`wake_peer`](Self::wake_peer) has something to do.
+    /// As [`submit_at_once`](Self::submit_at_once), without completion, over a ring, and if nothing is to be examined. Polls for replies once
+    /// in [`POLL_INTERVAL`] frames. Calls nothing that is not inlined. `Some(true)`: [`wake_peer`](Self::wake_peer) has something to do.
     #[inline(always)]
     pub(in crate::source) fn publish_at_once(
         &mut self,
@@ -43,8 +49,12 @@ impl Connection {
         else {
             return None;
         };
-        if link.tx.sent() >= self.signals.examined_until {
-            return None;
+        let sent = link.tx.sent();
+        if sent >= self.signals.polled_until {
+            if sent >= self.signals.examined_until || !link.rx.is_empty() {
+                return None;
+            }
+            self.signals.polled_until = (sent + POLL_INTERVAL).min(self.signals.examined_until);
         }
         self.protocol.submit_at_once(link, submission, encode)?.ok()?;
         Some(link.tx.must_wake())
@@ -124,8 +134,10 @@ impl Connection {
         if unexamined.is_some() {
             self.asked.count();
         }
-        self.signals.examined_until =
-            unexamined.map_or(0, |frames| self.sent().saturating_add(1 + u64::from(frames)));
+        match unexamined {
+            Some(frames) => self.signals.examined_until = self.sent().saturating_add(1 + u64::from(frames)),
+            None => self.signals.examine_next(),
+        }
         unexamined.is_some() || self.prepare(bytes)
     }
 

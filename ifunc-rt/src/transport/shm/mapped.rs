@@ -18,7 +18,7 @@ use crate::transport::{nontemporal, prefetch};
 /// Slots between the committed one and the one whose line the producer requests: as many as it fills while a line comes. What
 /// the consumer's processor fetches ahead takes back lines that were requested earlier (32 bytes 47 → 30 ns with 6 instead of
 /// 16).
-const AHEAD: u64 = 6;
+const AHEAD: usize = 6;
 
 /// The producer requests as many bytes after a body as the body had. In a stream it does so for bodies up to this length only, and requests
 /// the first line after a longer one, for the consumer may have read that line alone ([`is_image`](super::ring)). The stores request the others a moment later.
@@ -157,8 +157,9 @@ unsafe impl Shared for Mapped {
         let slot = self.slot(frame);
         words::store_words(&slot.words, words);
         words::store_commit(&slot.commit, commit);
-        // The address is computed after the stores: fewer registers are in use at once, and the caller need not store any of its own.
-        prefetch::for_writing(self.slot(frame + AHEAD));
+        // For the last slots of the ring the address is past its end: a prefetch does not fault, and to mask the index would take longer than
+        // the hint saves.
+        prefetch::for_writing(std::ptr::from_ref(slot).wrapping_add(AHEAD));
     }
 
     #[inline(always)]
