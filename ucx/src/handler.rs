@@ -68,7 +68,8 @@ impl<H: Handler> sealed::Token<H> for Callback<'_, H> {
 
 impl<H: Handler> Operations<H> for Callback<'_, H> {}
 
-/// The handler of a worker. While it exists, the worker is not used, and callbacks of an [attached](crate::Worker::attach) one wait.
+/// The handler of a worker. While it exists, the worker is not used, and callbacks of an [attached](crate::Worker::attach) one wait if it is
+/// `UCS_THREAD_MODE_MULTI`.
 pub struct HandlerGuard<'a, H> {
     handler: &'a mut H,
     _gate: Option<MutexGuard<'a, ()>>,
@@ -81,7 +82,8 @@ impl<'a, H: Handler> HandlerGuard<'a, H> {
     pub(crate) unsafe fn new(inner: &'a Inner<H>) -> Self {
         let gate = inner.gate();
         Self {
-            // SAFETY: callbacks run in calls of UCX: the worker's are excluded by the caller's promise, an application's by the gate.
+            // SAFETY: callbacks run in calls of UCX: the worker's are excluded by the caller's promise, those of the application's calls by the gate or,
+            // without one, by the promise of `attach`.
             handler: unsafe { &mut *inner.handler() },
             _gate: gate,
         }

@@ -23,8 +23,10 @@ type Late<H> = Box<dyn FnOnce(&Inner<H>, &mut H)>;
 pub(crate) struct Inner<H: Handler> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) raw: ucp_worker_h,
-    /// Of a worker of the application's, whose calls of UCX run callbacks on any thread. Until it is unlocked, no other callback
-    /// runs, and the handler, `under_way` and `orphaned` are this thread's.
+    /// The worker is the application's.
+    is_attached: bool,
+    /// Of a worker of the application's that several threads may use at the same time: the application's calls of UCX run callbacks then on
+    /// any thread. Until it is unlocked, no other callback runs, and the handler, `under_way` and `orphaned` are this thread's.
     gate: Option<Mutex<()>>,
     handler: UnsafeCell<H>,
     /// The handler is called.
@@ -50,6 +52,18 @@ pub(crate) struct Inner<H: Handler> {
     requests: RefCell<Vec<(*mut c_void, Held)>>,
 }
 
+/// Whose a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Made by this crate.
+    Crate,
+    /// Made by the application.
+    Application {
+        /// Several threads may use it at the same time.
+        is_multi_threaded: bool,
+    },
+}
+
 /// The argument of a callback that is called with more than the worker.
 pub(crate) struct Registration<H: Handler> {
     pub(crate) inner: *const Inner<H>,
@@ -58,8 +72,15 @@ pub(crate) struct Registration<H: Handler> {
 }
 
 impl<H: Handler> Inner<H> {
-    pub(crate) fn new(shared: Arc<Shared>, raw: ucp_worker_h, handler: H, has_gate: bool) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, raw: ucp_worker_h, handler: H, owner: Owner) -> Self {
+        let has_gate = matches!(
+            owner,
+            Owner::Application {
+                is_multi_threaded: true
+            }
+        );
         Self {
+            is_attached: owner != Owner::Crate,
             shared,
             raw,
             gate: has_gate.then(Mutex::default),
@@ -86,7 +107,7 @@ impl<H: Handler> Inner<H> {
 
     /// Whether the worker is the application's.
     pub(crate) fn is_attached(&self) -> bool {
-        self.gate.is_some()
+        self.is_attached
     }
 
     /// UCX's status for the use of a worker that is closed.

@@ -1,7 +1,7 @@
 //! Workers: the token of the thread that holds one, and progress.
 //!
 //! An application's worker is [attached](Worker::attach): the application's calls of UCX run this crate's callbacks as well, maybe on
-//! another thread than the one that has the token, so a gate keeps handler and callbacks apart. When such a worker is left,
+//! another thread than the one that has the token, so a gate keeps handler and callbacks apart where both may run at the same time. When such a worker is left,
 //! operations may be under way: their buffers, and the state that callbacks use, live until the last of them has ended.
 
 use std::ffi::c_void;
@@ -22,7 +22,7 @@ use ucx_sys::{
 
 use crate::callbacks::on_message;
 use crate::handler::{Handler, HandlerGuard};
-use crate::inner::{Inner, Registration};
+use crate::inner::{Inner, Owner, Registration};
 use crate::library::{Error, Library, check};
 use crate::operation::{Operations, sealed};
 use crate::raw;
@@ -58,6 +58,8 @@ impl sealed::Mode for Multi {
 pub struct Attributes {
     /// Only the thread that made it may use it.
     pub is_single_threaded: bool,
+    /// Several threads may use it at the same time.
+    pub is_multi_threaded: bool,
     /// The longest header of an active message that it sends.
     pub max_am_header: usize,
 }
@@ -80,6 +82,7 @@ impl Library {
         check(self.0, status, "asking UCX about the worker")?;
         Ok(Attributes {
             is_single_threaded: attr.thread_mode == UCS_THREAD_MODE_SINGLE,
+            is_multi_threaded: attr.thread_mode == UCS_THREAD_MODE_MULTI,
             max_am_header: attr.max_am_header,
         })
     }
@@ -93,7 +96,7 @@ pub struct Worker<H: Handler, M: Mode = Serialized> {
 }
 
 // SAFETY: the worker is used by the thread that holds this, alone: nothing else leads to it but callbacks, which UCX runs while
-// it is used, and those of an attached worker, behind its gate. It is not `Sync`.
+// it is used, and those of an attached worker, behind its gate or as its thread mode allows. It is not `Sync`.
 unsafe impl<H: Handler + Send, M: Mode + Send> Send for Worker<H, M> {}
 
 impl<H: Handler, M: Mode> sealed::Token<H> for Worker<H, M> {
@@ -122,7 +125,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         // SAFETY: the context is alive; the parameters are as their mask says.
         let status = unsafe { ucx.ucp_worker_create(shared.context(), &raw const params, &raw mut raw) };
         check(ucx, status, "making a worker of UCX")?;
-        Ok(Self::from_inner(Inner::new(shared, raw, handler, false)))
+        Ok(Self::from_inner(Inner::new(shared, raw, handler, Owner::Crate)))
     }
 
     fn from_inner(inner: Inner<H>) -> Self {
@@ -299,19 +302,24 @@ impl<H: Handler, M: Mode> Worker<H, M> {
     /// operations. When it is dropped, or [detached](Self::detach), the worker is the application's alone.
     ///
     /// # Safety
-    /// Context and worker are of this process's UCX, and belong together. They are alive until the worker is detached or dropped;
-    /// if operations are under way then, until these have ended, or the worker is destroyed, which leaks their buffers. Threads use
-    /// the worker as its thread mode allows, calls of this crate included: if it is `UCS_THREAD_MODE_SINGLE`, this value stays on
-    /// the thread that made it.
+    /// Context and worker are of this process's UCX, and belong together; the [attributes](Library::query) are this worker's. They are alive
+    /// until the worker is detached or dropped; if operations are under way then, until these have ended, or the worker is destroyed, which
+    /// leaks their buffers. Threads use the worker as its thread mode allows, calls of this crate included: if it is
+    /// `UCS_THREAD_MODE_SINGLE`, this value stays on the thread that made it, and unless it is `UCS_THREAD_MODE_MULTI`, no other thread uses
+    /// the worker during a call, or while a [`HandlerGuard`](crate::HandlerGuard) exists.
     pub unsafe fn attach(
         library: Library,
         context: raw::ucp_context_h,
         worker: raw::ucp_worker_h,
+        attributes: Attributes,
         handler: H,
     ) -> Self {
         // SAFETY: the context outlives the worker by the caller's promise.
         let shared = Arc::new(unsafe { Shared::new(library.0, context, false) });
-        Self::from_inner(Inner::new(shared, worker, handler, true))
+        let owner = Owner::Application {
+            is_multi_threaded: attributes.is_multi_threaded,
+        };
+        Self::from_inner(Inner::new(shared, worker, handler, owner))
     }
 
     /// Leaves an application's worker: it does nothing from now on. `false`: UCX keeps a callback, and so its memory.

@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use ::ucx::{Attributes, Endpoint, EndpointId, Worker, raw};
@@ -21,6 +20,7 @@ use super::engine::{Engine, LINGER, Locked};
 use super::events::EventQueue;
 use super::header::HEADER;
 use super::table::Closing;
+use crate::driver::biased::this_thread;
 use crate::os::{Epoll, EventFd, EventFlags};
 use crate::transport::LinkError;
 
@@ -107,8 +107,8 @@ impl From<rustix::io::Errno> for WorkerError {
 /// What differs where the worker is the application's.
 pub(super) struct Attached {
     pub(super) options: WorkerOptions,
-    /// The only thread that may use it.
-    thread: Option<ThreadId>,
+    /// The only thread that may use it. Once that has ended, another one may be taken for it: nothing else uses the worker then.
+    thread: Option<usize>,
     /// All that a waiting thread sleeps on.
     epoll: Epoll,
     pub(super) event_fd: Arc<EventFd>,
@@ -166,7 +166,7 @@ impl Attached {
         }
         Ok(Self {
             options,
-            thread: attributes.is_single_threaded.then(|| std::thread::current().id()),
+            thread: attributes.is_single_threaded.then(this_thread),
             epoll,
             event_fd,
             timer,
@@ -177,8 +177,7 @@ impl Attached {
 
     /// Whether this thread may use the worker.
     pub(super) fn is_here(&self) -> bool {
-        self.thread
-            .is_none_or(|thread| thread == std::thread::current().id())
+        self.thread.is_none_or(|thread| thread == this_thread())
     }
 
     /// This thread makes progress on the worker, under the engine's lock: callbacks of the application's may run in that.

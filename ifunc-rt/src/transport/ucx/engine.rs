@@ -168,7 +168,10 @@ impl Engine {
         let (attributes, mut worker) = unsafe {
             let attributes = ucx.query(worker)?;
             let events = EventQueue::new(Some(Arc::clone(&event_fd)));
-            (attributes, Worker::attach(ucx, context, worker, events))
+            (
+                attributes,
+                Worker::attach(ucx, context, worker, attributes, events),
+            )
         };
         let attached = Attached::new(&worker, attributes, event_fd, options)?;
         worker.receive(options.am_id)?;

@@ -267,7 +267,10 @@ fn an_application_makes_progress_while_others_wait() {
         let (context, worker) = application.0.as_raw();
         // SAFETY: of several threads, and alive until the other thread has ended.
         unsafe {
-            Worker::<CallsBack, Multi>::attach(application.0.library(), context, worker, CallsBack::default())
+            let library = application.0.library();
+            let attributes = library.query(worker).unwrap();
+            assert!(attributes.is_multi_threaded && !attributes.is_single_threaded);
+            Worker::<CallsBack, Multi>::attach(library, context, worker, attributes, CallsBack::default())
         }
     });
     std::thread::scope(|scope| {
@@ -578,11 +581,20 @@ fn a_worker_with_short_headers_is_refused() {
     }
     let application = Application::<Single>::new(Features::AM);
     let (context, worker) = application.0.as_raw();
-    // SAFETY: both live as long as `application`, which this thread alone uses.
-    let worker = unsafe { Worker::attach(application.0.library(), context, worker, EventQueue::new(None)) };
     let attributes = Attributes {
         is_single_threaded: true,
+        is_multi_threaded: false,
         max_am_header: 39,
+    };
+    // SAFETY: both live as long as `application`, which this thread alone uses.
+    let worker = unsafe {
+        Worker::attach(
+            application.0.library(),
+            context,
+            worker,
+            attributes,
+            EventQueue::new(None),
+        )
     };
     let event_fd = Arc::new(EventFd::new().unwrap());
     let error = Attached::new(&worker, attributes, event_fd, WorkerOptions::new(9))
