@@ -106,8 +106,9 @@ pub unsafe extern "C" fn ifunc_handle_with_hop_limit(
 }
 
 /// Sends without waiting for an outcome; waits for credit only. If it fails, `ifunc_source_flush` or a later send returns the error
-/// (IFUNC_STATUS_EARLIER): over shared memory, one of the 16 sends after the target's report has arrived. `args` are the arguments of `payload_init`, which gets pointer and number as they are, or the payload
-/// itself (`ifunc_source_load_bytes`); null if `n` is 0. `handle` must not be null.
+/// (IFUNC_STATUS_EARLIER): over shared memory, one of the 16 sends after the target's report has arrived. `args` are the arguments of
+/// `payload_init`, which gets pointer and number as they are, or the payload itself (`ifunc_source_load_bytes`); null if `n` is 0. `handle`
+/// must not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_handle_send(
     handle: *const ifunc_handle,

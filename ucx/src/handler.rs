@@ -61,15 +61,15 @@ impl<H: Handler> sealed::Token<H> for Callback<'_, H> {
     }
 
     fn may_begin(&self) -> bool {
-        // The handler of an application's worker holds a lock that its callbacks wait for.
+        // The handler of an application's worker may hold a lock that its callbacks wait for.
         !self.inner.is_attached()
     }
 }
 
 impl<H: Handler> Operations<H> for Callback<'_, H> {}
 
-/// The handler of a worker. While it exists, the worker is not used, and callbacks of an [attached](crate::Worker::attach) one wait if it is
-/// `UCS_THREAD_MODE_MULTI`.
+/// The handler of a worker. While it exists, the worker is not used, and callbacks of an [attached](crate::Worker::attach) one wait, unless one
+/// thread alone may use it.
 pub struct HandlerGuard<'a, H> {
     handler: &'a mut H,
     _gate: Option<MutexGuard<'a, ()>>,

@@ -25,8 +25,8 @@ pub(crate) struct Inner<H: Handler> {
     pub(crate) raw: ucp_worker_h,
     /// The worker is the application's.
     is_attached: bool,
-    /// Of a worker of the application's that several threads may use at the same time: the application's calls of UCX run callbacks then on
-    /// any thread. Until it is unlocked, no other callback runs, and the handler, `under_way` and `orphaned` are this thread's.
+    /// Of a worker of the application's that several threads may use: the application's calls of UCX run callbacks then on any thread. Until
+    /// it is unlocked, no other callback runs, and the handler, `under_way`, `orphaned`, `late` and `panic` are this thread's.
     gate: Option<Mutex<()>>,
     handler: UnsafeCell<H>,
     /// The handler is called.
@@ -59,8 +59,8 @@ pub(crate) enum Owner {
     Crate,
     /// Made by the application.
     Application {
-        /// Several threads may use it at the same time.
-        is_multi_threaded: bool,
+        /// Only the thread that made it may use it.
+        is_single_threaded: bool,
     },
 }
 
@@ -76,7 +76,7 @@ impl<H: Handler> Inner<H> {
         let has_gate = matches!(
             owner,
             Owner::Application {
-                is_multi_threaded: true
+                is_single_threaded: false
             }
         );
         Self {
@@ -131,7 +131,7 @@ impl<H: Handler> Inner<H> {
     pub(crate) fn gated<T>(&self, run: impl FnOnce() -> T) -> T {
         let gate = self.gate();
         let result = run();
-        // A worker of our own has none. Without the test, dropping it is a call.
+        // Most workers have none. Without the test, dropping it is a call.
         if let Some(gate) = gate {
             drop(gate);
         }
@@ -175,7 +175,8 @@ impl<H: Handler> Inner<H> {
         self.entered.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: `entered` was not set, and every other reference to the handler borrows the worker, which is in use by the
-            // call of UCX that runs this; or it holds the gate, which this thread has.
+            // call of UCX that runs this; or it holds the gate, which this thread has; or, of an application's worker of one thread, it does
+            // not exist during the application's calls, by the promise of `attach`.
             let handler = unsafe { &mut *self.handler.get() };
             call(handler, &mut self.callback());
             while !self.late.borrow().is_empty() {

@@ -1,8 +1,8 @@
 //! Workers: the token of the thread that holds one, and progress.
 //!
-//! An application's worker is [attached](Worker::attach): the application's calls of UCX run this crate's callbacks as well, maybe on
-//! another thread than the one that has the token, so a gate keeps handler and callbacks apart where both may run at the same time. When such a worker is left,
-//! operations may be under way: their buffers, and the state that callbacks use, live until the last of them has ended.
+//! An application's worker is [attached](Worker::attach): the application's calls of UCX run this crate's callbacks as well. Where that may be
+//! another thread than the one that has the token, a gate keeps handler and callbacks apart. When such a worker is left, operations may be
+//! under way: their buffers, and the state that callbacks use, live until the last of them has ended.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -58,8 +58,6 @@ impl sealed::Mode for Multi {
 pub struct Attributes {
     /// Only the thread that made it may use it.
     pub is_single_threaded: bool,
-    /// Several threads may use it at the same time.
-    pub is_multi_threaded: bool,
     /// The longest header of an active message that it sends.
     pub max_am_header: usize,
 }
@@ -82,7 +80,6 @@ impl Library {
         check(self.0, status, "asking UCX about the worker")?;
         Ok(Attributes {
             is_single_threaded: attr.thread_mode == UCS_THREAD_MODE_SINGLE,
-            is_multi_threaded: attr.thread_mode == UCS_THREAD_MODE_MULTI,
             max_am_header: attr.max_am_header,
         })
     }
@@ -302,11 +299,11 @@ impl<H: Handler, M: Mode> Worker<H, M> {
     /// operations. When it is dropped, or [detached](Self::detach), the worker is the application's alone.
     ///
     /// # Safety
-    /// Context and worker are of this process's UCX, and belong together; the [attributes](Library::query) are this worker's. They are alive
-    /// until the worker is detached or dropped; if operations are under way then, until these have ended, or the worker is destroyed, which
-    /// leaks their buffers. Threads use the worker as its thread mode allows, calls of this crate included: if it is
-    /// `UCS_THREAD_MODE_SINGLE`, this value stays on the thread that made it, and unless it is `UCS_THREAD_MODE_MULTI`, no other thread uses
-    /// the worker during a call, or while a [`HandlerGuard`](crate::HandlerGuard) exists.
+    /// Context and worker are of this process's UCX, and belong together; the thread mode of the [attributes](Library::query) is this worker's.
+    /// They are alive until the worker is detached or dropped; if operations are under way then, until these have ended, or the worker is
+    /// destroyed, which leaks their buffers. Threads use the worker as its thread mode allows, calls of this crate included: if it is
+    /// `UCS_THREAD_MODE_SINGLE`, this value stays on the thread that made it, and while a [`HandlerGuard`] exists, that
+    /// thread uses the worker, its endpoints and its requests for nothing else.
     pub unsafe fn attach(
         library: Library,
         context: raw::ucp_context_h,
@@ -317,7 +314,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         // SAFETY: the context outlives the worker by the caller's promise.
         let shared = Arc::new(unsafe { Shared::new(library.0, context, false) });
         let owner = Owner::Application {
-            is_multi_threaded: attributes.is_multi_threaded,
+            is_single_threaded: attributes.is_single_threaded,
         };
         Self::from_inner(Inner::new(shared, worker, handler, owner))
     }

@@ -1,7 +1,7 @@
 //! A worker of the application's: what differs from one of our own.
 //!
 //! The application calls UCX for it, too, and our callbacks then run in its calls, maybe on another thread than the one
-//! that has the engine's lock: `ucx` keeps them apart. A thread that sleeps on such a worker sleeps on three descriptors: UCX's,
+//! that has the engine's lock: `ucx` keeps them apart then. A thread that sleeps on such a worker sleeps on three descriptors: UCX's,
 //! if its context has one; one that the callbacks ring; and a timer, for what rings neither.
 
 use std::cell::Cell;

@@ -164,7 +164,8 @@ impl Engine {
         options: WorkerOptions,
     ) -> Result<Arc<Self>, WorkerError> {
         let event_fd = Arc::new(EventFd::new().map_err(WorkerError::Os)?);
-        // SAFETY: the caller's promise. A worker of one thread is used and dropped there: `lock` and `drop` check.
+        // SAFETY: the caller's promise; the attributes are this worker's. One of one thread is used and dropped there: `lock` and `drop` check.
+        // Guards of the handler live within calls of the engine, and no call of UCX is made under one.
         let (attributes, mut worker) = unsafe {
             let attributes = ucx.query(worker)?;
             let events = EventQueue::new(Some(Arc::clone(&event_fd)));

@@ -130,7 +130,7 @@ impl Unread {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Behind the handler's gate.
+    /// By what has the handler.
     pub(super) fn set(&self, frames: usize) {
         self.0.store(frames, Ordering::Relaxed);
     }

@@ -185,7 +185,7 @@ impl Listener for UcxListener {
 
     fn fence(&self) {
         // A thread that takes the lock after this one sees that connections are parked; this one sees what others received before. So do
-        // callbacks in the application's calls, which do not have the lock but pass the handler's gate.
+        // callbacks in the application's calls, which do not have the lock but pass the handler's gate, or are this thread's.
         let mut locked = self.engine.lock();
         drop(locked.worker.handler());
     }

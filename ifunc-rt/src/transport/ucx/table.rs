@@ -189,7 +189,7 @@ pub(super) struct Connection {
     pub(super) signs: Arc<Signs>,
 }
 
-/// The state of a connection that is used without the lock. `arrived` is written behind the handler's gate, `gone` and `credits` under the lock;
+/// The state of a connection that is used without the lock. `arrived` is written by what has the handler, `gone` and `credits` under the lock;
 /// the others by the thread that polls the connection, and by a thread that finds out, under the lock, that it is ready.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
