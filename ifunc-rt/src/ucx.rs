@@ -102,9 +102,11 @@ impl Worker {
     ///
     /// # Safety
     /// Context and worker must be alive, belong together and to the `libucp.so.0` of this process, and stay alive until
-    /// [`close`](Self::close) has returned `Ok`, or everything that was made of them is dropped. The context must have
-    /// `UCP_FEATURE_AM`, and `UCP_FEATURE_WAKEUP` if [`WorkerOptions::wakeup`] says so. No other part of the program may use the id of active messages. The threads that use
-    /// the worker must keep to its thread mode, calls of ifunc included. A worker may be lent once at a time with one id.
+    /// [`close`](Self::close) has returned `Ok`, or, of a worker of `UCS_THREAD_MODE_SINGLE`, until everything that was made of them is
+    /// dropped: of another one, a thread of ifunc's that sleeps may let go last. The context must have `UCP_FEATURE_AM`, and
+    /// `UCP_FEATURE_WAKEUP` if [`WorkerOptions::wakeup`] says so. No other part of the program may use the id of active messages. The
+    /// threads that use the worker must keep to its thread mode, calls of ifunc included, each for as long as it lasts. A worker may be
+    /// lent once at a time with one id.
     pub unsafe fn from_raw(
         context: ucp_context_h,
         worker: ucp_worker_h,
