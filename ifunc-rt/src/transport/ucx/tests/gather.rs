@@ -225,32 +225,35 @@ fn longer_frames_and_other_threads_keep_the_order() {
     if !has_ucx() {
         return;
     }
-    let mut pair = with_unread(6);
+    let mut pair = with_unread(7);
     let engine = Arc::clone(&pair.served.engine);
     engine.begin();
     answer(&mut pair, 0, 8);
-    answer(&mut pair, 1, 1025);
+    answer(&mut pair, 1, 5000);
     assert_eq!(gathered(&pair, pair.of_target), 0);
-    answer(&mut pair, 2, 1000);
-    answer(&mut pair, 3, 1024);
+    // In one piece, and too long to be gathered.
+    answer(&mut pair, 2, 1025);
+    assert_eq!(gathered(&pair, pair.of_target), 0);
+    answer(&mut pair, 3, 1000);
+    answer(&mut pair, 4, 1024);
     assert_eq!(gathered(&pair, pair.of_target), 2);
     // A message that is full makes room for the next.
-    answer(&mut pair, 4, 0);
-    for n in 105..108 {
+    answer(&mut pair, 5, 0);
+    for n in 106..109 {
         send(&mut pair.target, &content(n, 1024)).unwrap().unwrap();
     }
     assert_eq!(gathered(&pair, pair.of_target), 2);
     let target = &mut pair.target;
     let by_another = std::thread::scope(|scope| {
         scope
-            .spawn(move || send(target, &content(108, 3)).unwrap())
+            .spawn(move || send(target, &content(109, 3)).unwrap())
             .join()
             .unwrap()
     });
-    assert_eq!(by_another, Some(9));
+    assert_eq!(by_another, Some(10));
     assert_eq!(gathered(&pair, pair.of_target), 0);
     engine.end();
-    let lens = [8, 1025, 1000, 1024, 0, 1024, 1024, 1024, 3];
+    let lens = [8, 5000, 1025, 1000, 1024, 0, 1024, 1024, 1024, 3];
     expect(&mut pair, &Vec::from_iter((0..).zip(lens)));
 }
 
