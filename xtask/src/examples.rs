@@ -88,16 +88,23 @@ pub(crate) const EXAMPLES: [Example; 8] = [
     ("11-timeseries", timeseries),
 ];
 
-/// Those that compile for long, most of it other projects' code, and so does `10-near-data`, for which the runtime is compiled with other
-/// features. The workspace's tests build their programs, but not their images.
-const NIGHTLY: [&str; 2] = ["06-top-k", "11-timeseries"];
+/// Those that compile for long: most of it is other projects' code, and the runtime with other features. The workspace's tests build their
+/// programs, but not their images.
+const NIGHTLY: [&str; 3] = ["06-top-k", NEAR_DATA, "11-timeseries"];
+/// The example whose target is an `ifuncd`.
+const NEAR_DATA: &str = "10-near-data";
+
+/// Whether a tier runs an example.
+fn is_in(tier: Tier, name: &str) -> bool {
+    tier == Tier::Nightly || !NIGHTLY.contains(&name)
+}
 
 /// Runs each example. With every commit, those after the first go over shared memory and UCX alone, and those that compile for long are
 /// left out.
 pub(crate) fn run(steps: &mut Steps) {
     let tier = steps.tier();
     for (number, (name, run)) in EXAMPLES.into_iter().enumerate() {
-        if tier == Tier::Commit && NIGHTLY.contains(&name) {
+        if !is_in(tier, name) {
             continue;
         }
         let has_all = number == 0 || tier == Tier::Nightly;
@@ -107,11 +114,11 @@ pub(crate) fn run(steps: &mut Steps) {
             steps.step(&format!("{name} over {transport}"), || run(setting));
         }
     }
-    if tier == Tier::Nightly {
+    if is_in(tier, NEAR_DATA) {
         // An `ifuncd` knows its sources: by their user, or by their key.
         for transport in ["shm", "tls"] {
             let setting = Setting::new(tier, transport);
-            steps.step(&format!("10-near-data over {transport}"), || near_data(setting));
+            steps.step(&format!("{NEAR_DATA} over {transport}"), || near_data(setting));
         }
     }
     in_c::run(steps);
@@ -135,7 +142,7 @@ fn near_data(setting: Setting<'_>) -> Result<String, String> {
         "tls" => &["--gbits", "1"],
         _ => &[],
     };
-    checked(setting, "10-near-data", &[&["--bytes", "4194304"], link].concat())
+    checked(setting, NEAR_DATA, &[&["--bytes", "4194304"], link].concat())
 }
 
 fn timeseries(setting: Setting<'_>) -> Result<String, String> {
