@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::plan::Tier;
-use crate::process::{ifunc, last_line, output};
+use crate::process::{ARROW, cargo, ifunc, last_line, output};
 use crate::steps::Steps;
 use crate::text_search;
 use crate::transports;
@@ -120,6 +120,10 @@ pub(crate) fn run(steps: &mut Steps) {
             let setting = Setting::new(tier, transport);
             steps.step(&format!("{NEAR_DATA} over {transport}"), || near_data(setting));
         }
+    }
+    if tier == Tier::Nightly {
+        let tests = ["test", "--package", ARROW, "--locked"];
+        steps.tests("tests of 06-top-k", &mut cargo(tests));
     }
     in_c::run(steps);
 }

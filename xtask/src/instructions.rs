@@ -14,7 +14,7 @@ fn check() -> Result<String, String> {
     if !cfg!(target_arch = "x86_64") {
         return Ok("SKIPPED: the budget is one of x86-64".into());
     }
-    let mut counter = optimised::program_of_step(optimised::COUNTER)?;
+    let mut counter = optimised::program(optimised::COUNTER)?;
     let said = output(counter.arg("check")).map_err(|error| {
         format!("{error}: a budget is exceeded, or nothing could be counted; the output above explains it")
     })?;

@@ -53,7 +53,6 @@ enum When {
 /// All parts, in the order in which they run.
 const PARTS: &[Part] = &[
     both("needs", debian::needs),
-    both("instructions", instructions::run).beside(),
     commit("simulate", "simulate-full", simulate::quick).beside(),
     both("build", programs::built),
     both("lint", lint::run).beside(),
@@ -81,6 +80,7 @@ const PARTS: &[Part] = &[
     nightly("two-hosts-full", two_hosts::full),
     nightly("aarch64", aarch64::full),
     nightly("predecessors", predecessors::run),
+    nightly("instructions", instructions::run),
     nightly("simulate-full", simulate::full),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),
     nightly("capi-header", capi::check_header),

@@ -7,7 +7,6 @@ extern crate alloc;
 pub mod bytes;
 pub mod checksums;
 pub mod containers;
-#[cfg(feature = "all")]
 pub mod large;
 pub mod maths;
 pub mod parsers;
@@ -23,6 +22,5 @@ pub const CASES: &[&[Case]] = &[
     maths::CASES,
     parsers::CASES,
     serialisation::CASES,
-    #[cfg(feature = "all")]
     large::CASES,
 ];

@@ -11,7 +11,8 @@ use crate::{Failure, Places, direct};
 
 /// The package that every run builds with every setting, without its features.
 const ALWAYS: &str = "corpus-language";
-const PACKAGES: [&str; 2] = [ALWAYS, "corpus-crates"];
+/// The package that only a driver with the feature `all` has cases of: other projects' crates.
+const CRATES: &str = "corpus-crates";
 /// The package that only a driver with the feature `products` has cases of, for the first setting: the release profile.
 const PRODUCTS: &str = "corpus-products";
 
@@ -26,7 +27,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let cases: Vec<Case> = corpus_language::CASES
         .iter()
-        .chain(corpus_crates::CASES)
+        .chain(crates())
         .chain(corpus_products::CASES)
         .flat_map(|file| file.iter().copied())
         .collect();
@@ -53,15 +54,13 @@ pub(crate) fn run(
         };
         match all {
             true => {
-                options.packages = PACKAGES.map(Into::into).into();
+                options.packages = vec![ALWAYS.into()];
+                if cfg!(feature = "all") {
+                    options.packages.push(CRATES.into());
+                }
                 if has_products {
                     options.packages.push(PRODUCTS.into());
                     options.features = vec![format!("{PRODUCTS}/all")];
-                }
-                if !cfg!(feature = "all") {
-                    // The cases that are in this program, too.
-                    options.no_default_features = true;
-                    options.features = vec![format!("{ALWAYS}/all")];
                 }
             }
             false => {
@@ -112,6 +111,15 @@ fn run_setting(
         report.line(case.name, case.features, setting, Some(built), result);
     }
     Ok(())
+}
+
+/// The cases of [`CRATES`].
+fn crates() -> &'static [&'static [Case]] {
+    #[cfg(feature = "all")]
+    let cases = corpus_crates::CASES;
+    #[cfg(not(feature = "all"))]
+    let cases = &[];
+    cases
 }
 
 /// The outcomes of a case called directly.

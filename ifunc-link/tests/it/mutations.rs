@@ -201,6 +201,7 @@ fn mutants_are_refused_or_installed() {
 
 /// As above, for an architecture that no target of this machine has: each image is one that a target parses.
 #[test]
+#[ignore = "nightly: those of x86-64 take the same code, and each is also run"]
 fn mutants_of_aarch64_are_refused_or_valid() {
     let compilers = compilers_for(Machine::AArch64);
     if emulator().is_none() {

@@ -263,6 +263,7 @@ fn aarch64() {
 
 /// The optimisation level does not change what is refused.
 #[test]
+#[ignore = "nightly: most reasons are those of the optimised sources"]
 fn c_without_optimisation() {
     at_levels(compilers(), &LEVELS[..1]);
 }

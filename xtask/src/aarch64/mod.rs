@@ -123,7 +123,7 @@ fn unit_tests(package: &str, environment: &[(&'static str, PathBuf)]) -> Result<
 /// Sends the corpus from this machine to one of the other architecture, and compares.
 fn corpus(environment: &[(&'static str, PathBuf)]) -> Result<String, String> {
     let driver = ["--quiet", "--locked", "--package", "corpus-driver"];
-    let mut build = cargo(["build", "--target", TRIPLE, "--no-default-features"]);
+    let mut build = cargo(["build", "--target", TRIPLE]);
     output(build.args(driver).envs(environment.iter().cloned()))?;
     let program = folder().join(TRIPLE).join("debug/corpus-driver");
     let mut run = cargo(["run"]);

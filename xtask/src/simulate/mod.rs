@@ -51,6 +51,6 @@ pub(crate) fn full(steps: &mut Steps) {
 }
 
 fn seeds(options: &[&str]) -> Result<String, String> {
-    let said = output(optimised::program_of_step(optimised::SIMULATOR)?.args(options))?;
+    let said = output(optimised::program(optimised::SIMULATOR)?.args(options))?;
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
