@@ -6,7 +6,7 @@ use std::process::{ExitCode, Stdio};
 
 use crate::install::{self, copy};
 use crate::man;
-use crate::process::{cargo, status};
+use crate::process::{WHOLE, cargo, status};
 use crate::steps::Steps;
 
 /// The name that programs look for when they start; `ifunc-capi/build.rs` gives it to the library.
@@ -62,7 +62,7 @@ pub(crate) fn install(prefix: &Path, profile: &str) -> Result<(), String> {
     let mut build = match profile {
         "release" => cargo(["build", "--release", "--locked", "--package", "ifunc-capi"]),
         // All of them: so they have the features with which the tests are built, and share what is compiled.
-        _ => cargo(["build", "--quiet", "--workspace", "--locked", "--lib"]),
+        _ => cargo(["build", "--quiet", "--lib"].into_iter().chain(WHOLE)),
     };
     status(&mut build)?;
     let (lib, package) = (prefix.join("lib"), crate::root().join("ifunc-capi"));

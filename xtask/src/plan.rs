@@ -63,7 +63,6 @@ const PARTS: &[Part] = &[
     nightly("tls", variants::over_tls),
     commit("smallest", "smallest-all", variants::smallest_brief),
     nightly("smallest-all", variants::smallest),
-    commit("corpus", "corpus-full", corpus::brief).beside(),
     nightly("corpus-full", corpus::full),
     commit("faults", "faults-full", faults::quick),
     nightly("faults-full", faults::full),
@@ -91,6 +90,8 @@ const PARTS: &[Part] = &[
     nightly("ifuncd", ifuncd::load),
     nightly("package", package::run),
     both("new-projects", new_projects::run).beside(),
+    // Last beside the others: by then the macros are compiled that it takes a copy of.
+    commit("corpus", "corpus-full", corpus::brief).beside(),
     both("readme", readme::here),
 ];
 

@@ -19,8 +19,8 @@ use super::process;
 const AT_ONCE: usize = 16;
 /// How long a visitor may live that is killed wherever it is by then: before it is connected, or while it sends.
 const LIFE: u64 = 40_000;
-/// How long a source of bare UCX may be there: it sends twenty messages.
-const HANGS: Duration = Duration::from_secs(15);
+/// How long a source of bare UCX may be there: it sends twenty messages. Those that hang poll all the time.
+const HANGS: Duration = Duration::from_secs(3);
 /// How long the end of a process may stay unnoticed.
 const NOTICED: Duration = Duration::from_secs(30);
 
