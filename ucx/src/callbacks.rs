@@ -45,6 +45,7 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
         data,
         len,
         param,
+        attributes: param.recv_attr,
         verdict,
         bytes: PhantomData,
     };
@@ -83,6 +84,7 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
                 copy.as_mut_ptr().cast()
             },
             len,
+            attributes: param.recv_attr,
             param: &param,
             verdict: &mut verdict,
             bytes: PhantomData,

@@ -23,6 +23,8 @@ pub struct Message<'a> {
     pub(crate) data: *mut c_void,
     pub(crate) len: usize,
     pub(crate) param: &'a ucp_am_recv_param_t,
+    /// Those of `param`: what they say is asked for several times, between which memory is written.
+    pub(crate) attributes: u64,
     /// The callback's result: whether the data stay.
     pub(crate) verdict: &'a mut ucs_status_t,
     pub(crate) bytes: PhantomData<&'a [u8]>,
@@ -101,7 +103,7 @@ impl Message<'_> {
 
     #[inline]
     fn has(&self, attribute: u32) -> bool {
-        self.param.recv_attr & u64::from(attribute) != 0
+        self.attributes & u64::from(attribute) != 0
     }
 
     /// Whether the data are still the sender's, and have to be fetched.
@@ -152,6 +154,7 @@ impl Message<'_> {
 
     /// The endpoint that leads back to the sender, if the message says so ([`Flags::REPLY`](crate::Flags::REPLY)).
     #[must_use]
+    #[inline]
     pub fn sender(&self) -> Option<EndpointId> {
         self.has(UCP_AM_RECV_ATTR_FIELD_REPLY_EP)
             .then(|| EndpointId::new(self.param.reply_ep))

@@ -9,6 +9,7 @@ use super::engine::{Core, LINGER, Locked};
 use super::handshake::Mode;
 use super::header::Notice;
 use super::receive_queue::with_queue;
+use super::routes::Leave;
 use super::table::{ConnectionId, Stage, State};
 use crate::transport::LinkError;
 
@@ -32,6 +33,9 @@ impl Locked<'_> {
             if let Some(connection) = self.state.connections.get_mut(&id) {
                 // The endpoint stays: the acknowledgement has to go out.
                 connection.end(LinkError::Closed);
+            }
+            if self.puts_over_tcp(id) {
+                self.state.parting.push(id);
             }
         }
         Ok(())
@@ -67,8 +71,6 @@ impl Locked<'_> {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
-        // The peer learns by its end that the connection is over.
-        connection.socket = None;
         let route = connection.route;
         let is_done = match connection.stage {
             Stage::HalfOpen => connection.leaving.is_some(),
@@ -77,6 +79,15 @@ impl Locked<'_> {
             Stage::Put(ref mut rings) => connection.leaving.is_some() || rings.has_landed(),
             _ => mode == Mode::Messages || connection.leaving.is_some(),
         };
+        let when = match is_done {
+            true if mode == Mode::Puts && connection.said_goodbye() => Leave::Flushed,
+            true => Leave::AtOnce,
+            false => Leave::Rested,
+        };
+        if when != Leave::Flushed {
+            // The peer learns by its end that the connection is over.
+            connection.socket = None;
+        }
         let Some(endpoint) = connection.endpoint.take() else {
             return;
         };
@@ -84,7 +95,7 @@ impl Locked<'_> {
             self.state.endpoints.remove(&endpoint.id());
             self.close(endpoint)
         } else {
-            route.and_then(|route| self.leave_route(route, is_done))
+            route.and_then(|route| self.leave_route(route, when))
         };
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.closing = closing;
@@ -105,12 +116,13 @@ impl Locked<'_> {
         let Stage::Put(rings) = connection.stage else {
             return;
         };
+        let leftover = (*rings, connection.socket);
         let State { closing, routes, .. } = &mut self.state;
         if let Some(kept) = connection.closing.and_then(|id| closing.get_mut(&id)) {
-            return kept.push(*rings);
+            return kept.push(leftover);
         }
         let Some(id) = connection.route else { return };
-        if routes.get_mut(&id).is_some_and(|route| route.keep(*rings)) {
+        if routes.get_mut(&id).is_some_and(|route| route.keep(leftover)) {
             let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
             self.route_failed(id, why);
         }

@@ -247,6 +247,7 @@ impl Locked<'_> {
     fn completed(&mut self, packet: Packet, result: Result<(), Status>) {
         match packet.purpose() {
             Purpose::Idle => {}
+            Purpose::Flushing { route } => self.route_flushed(route),
             Purpose::Closing => drop(self.state.closing.remove(&packet.0.id())),
             Purpose::Crediting { connection } | Purpose::Announcing { connection } => {
                 return self.one_sided_completed(connection, packet, result);

@@ -25,7 +25,7 @@ use crate::os::EventFd;
 pub(super) const MESSAGE: u16 = 1;
 /// How long a side that closes a connection waits until its peer has all that it sent before.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
-/// How long endpoints are waited for that are being closed by force, which asks nothing of the peer.
+/// How long endpoints are waited for that are being closed.
 pub(super) const CLOSING: Duration = Duration::from_millis(500);
 /// Calls of progress between two checks for silent peers, where no thread sleeps.
 const WATCHED: u64 = 4096;
@@ -362,6 +362,9 @@ impl Locked<'_> {
         if polls.is_multiple_of(WATCHED) {
             self.watch();
         }
+        if self.state.has_put_over_tcp {
+            self.leave_who_has_left();
+        }
         let some = self.progress_worker();
         self.dispatch() || some
     }
@@ -398,10 +401,10 @@ impl Locked<'_> {
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> bool {
         loop {
-            let some = self.progress();
             if self.state.mode == Mode::Puts {
                 self.attend_to_sockets();
             }
+            let some = self.progress();
             if done(self) {
                 return true;
             }
@@ -441,6 +444,7 @@ impl Drop for Engine {
         }
         let mut locked = self.lock();
         locked.wait_for_closes();
+        locked.wait_for_flushes();
         locked.progress_until(Instant::now() + CLOSING, |locked| locked.state.closing.is_empty());
         locked.forget_all();
         locked.flush_resting();

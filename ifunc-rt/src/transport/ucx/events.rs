@@ -150,6 +150,7 @@ impl EventQueue {
     }
 
     /// The entries of a packed message, each in a packet of its own.
+    #[inline(always)]
     fn packed(&mut self, message: &Message<'_>) {
         let read = |at| {
             let mut word = [0; size_of::<u64>()];
@@ -193,21 +194,10 @@ impl EventQueue {
         });
     }
 
-    /// Whether all bodies are copied: an application's buffers of UCX are not ours to keep.
-    fn copies_all(&self) -> bool {
-        self.wake.is_some()
-    }
-}
-
-impl Handler for EventQueue {
-    type Tag = Tag;
-
-    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
-        let from = message.sender();
-        let (len, is_rendezvous) = (message.len(), message.is_rendezvous());
-        if message.header_len() == 0 && !is_rendezvous && LENGTHS.contains(&len) {
-            return self.packed(&message);
-        }
+    /// A message with a header of UCX's, or none of ours.
+    #[inline(never)]
+    fn with_header(&mut self, message: Message<'_>) {
+        let (from, len) = (message.sender(), message.len());
         let mut head = Header::Unknown;
         // Notices are decoded as a whole; the longest has the address of a worker.
         let mut copied = COPIED;
@@ -232,6 +222,24 @@ impl Handler for EventQueue {
             Data::Copied(packet, len)
         });
         self.push(Event::Message { from, head, data });
+    }
+
+    /// Whether all bodies are copied: an application's buffers of UCX are not ours to keep.
+    fn copies_all(&self) -> bool {
+        self.wake.is_some()
+    }
+}
+
+impl Handler for EventQueue {
+    type Tag = Tag;
+
+    /// Inlined, as what it calls for nearly every message: UCX's arguments stay in registers.
+    #[inline(always)]
+    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
+        if message.header_len() == 0 && !message.is_rendezvous() && LENGTHS.contains(&message.len()) {
+            return self.packed(&message);
+        }
+        self.with_header(message);
     }
 
     fn completed(&mut self, _: &mut Callback<'_, Self>, buffer: Buffer<Tag>, result: Result<(), Status>) {

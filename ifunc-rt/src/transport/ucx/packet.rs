@@ -1,7 +1,7 @@
 //! Packets: a header and a body in one buffer, which UCX reads or writes while an operation is under way, and the pool that they
 //! go back to.
 
-use ::ucx::{Buffer, Kept};
+use ::ucx::{Buffer, EndpointId, Kept};
 use zerocopy::FromBytes;
 
 use super::header::{HEADER, Head};
@@ -106,6 +106,8 @@ pub(super) enum Purpose {
     },
     /// The body of a frame is being fetched.
     Fetching { connection: ConnectionId, head: Head },
+    /// The endpoint of a route is being flushed, before it is closed.
+    Flushing { route: EndpointId },
     /// An endpoint is being closed.
     Closing,
     /// Credits are being put.

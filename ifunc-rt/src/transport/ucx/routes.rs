@@ -12,7 +12,8 @@ use std::time::Instant;
 
 use ::ucx::{Endpoint, EndpointId, Operation, OperationId, Operations as _, Posted, Status};
 
-use super::engine::{CLOSING, LINGER, Locked};
+use super::engine::{CLOSING, Core, LINGER, Locked};
+use super::exchange::liveness::Liveness;
 use super::packet::{Packet, Purpose};
 use super::put::rings::Rings;
 use super::table::{ConnectionId, State};
@@ -29,18 +30,34 @@ pub(super) struct Route {
     is_done: bool,
     /// No connection uses it, and the peer may still ask to pair: when it is closed.
     resting: Option<Instant>,
-    /// Memory of connections that are over, into which the peer may still put as long as the endpoint is open.
-    rings: Vec<Rings>,
+    /// The endpoint is being flushed; it is closed then, or when it has rested.
+    is_flushing: bool,
+    /// Of connections that are over.
+    leftovers: Vec<Leftover>,
+}
+
+/// What stays of a connection until its endpoint is closed. Deferred deregistration: the memory that the peer reaches over the endpoint, so that
+/// a late put does not land in memory that has another use. And the socket by whose end the peer learns that UCX answers nothing any more.
+pub(super) type Leftover = (Rings, Option<Liveness>);
+
+/// When a connection that ends lets go of its route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    AtOnce,
+    /// The peer may still ask to pair.
+    Rested,
+    /// When the peer's UCX has answered every put, as it does over TCP: UCX 1.13 ends a process whose answer finds the connection closed.
+    Flushed,
 }
 
 /// Connections whose rings a route keeps. With one more its endpoint is closed, and the connections that use it are made again.
 const MOST_RINGS: usize = 8;
 
 impl Route {
-    /// Keeps memory until the endpoint is closed. Returns whether that is due.
-    pub(super) fn keep(&mut self, rings: Rings) -> bool {
-        self.rings.push(rings);
-        self.rings.len() > MOST_RINGS
+    /// Keeps what is left of a connection until the endpoint is closed. Returns whether that is due.
+    pub(super) fn keep(&mut self, leftover: Leftover) -> bool {
+        self.leftovers.push(leftover);
+        self.leftovers.len() > MOST_RINGS
     }
 }
 
@@ -77,7 +94,8 @@ impl Locked<'_> {
                     users: 0,
                     is_done: false,
                     resting: None,
-                    rings: Vec::new(),
+                    is_flushing: false,
+                    leftovers: Vec::new(),
                 };
                 self.state.routes.insert(id, route);
                 id
@@ -87,16 +105,20 @@ impl Locked<'_> {
         Ok(unsafe { self.worker.borrow_endpoint(id) })
     }
 
-    /// A connection does not use its route any more; `is_done`: the peer has asked to pair, or does not any more. Returns the operation that
-    /// closes the endpoint, if this was the last.
-    pub(super) fn leave_route(&mut self, id: EndpointId, is_done: bool) -> Option<OperationId> {
+    /// A connection does not use its route any more. Returns the operation that closes the endpoint, if this was the last.
+    pub(super) fn leave_route(&mut self, id: EndpointId, when: Leave) -> Option<OperationId> {
         let route = self.state.routes.get_mut(&id)?;
         route.users = route.users.saturating_sub(1);
-        route.is_done |= is_done;
+        route.is_done |= when != Leave::Rested;
         if route.users > 0 {
             return None;
         }
-        if !route.is_done {
+        let rests = match when {
+            Leave::Flushed => self.flush_route(id),
+            _ => !route.is_done,
+        };
+        if rests {
+            let route = self.state.routes.get_mut(&id)?;
             route.resting = Some(Instant::now() + LINGER);
             self.state.resting += 1;
             return None;
@@ -105,14 +127,64 @@ impl Locked<'_> {
         self.close_route(route)
     }
 
+    /// Begins to flush the endpoint of a route. Returns whether that is under way.
+    fn flush_route(&mut self, id: EndpointId) -> bool {
+        let mut packet = self.packet(0);
+        packet.set_purpose(Purpose::Flushing { route: id });
+        let Core { worker, state } = &mut **self;
+        let Some(route) = state.routes.get_mut(&id) else {
+            return false;
+        };
+        let endpoint = &route.endpoint;
+        match worker.post(Operation::Flush { endpoint }, packet.0) {
+            Ok(Posted::UnderWay(_)) => route.is_flushing = true,
+            Ok(Posted::Done(buffer)) => self.give(Packet(buffer)),
+            Err(status) => tracing::debug!(%status, "an endpoint cannot be flushed"),
+        }
+        self.is_flushing(id)
+    }
+
+    fn is_flushing(&self, id: EndpointId) -> bool {
+        self.state.routes.get(&id).is_some_and(|route| route.is_flushing)
+    }
+
+    /// The endpoint of a route was flushed, or has failed.
+    pub(super) fn route_flushed(&mut self, id: EndpointId) {
+        let Some(route) = self.state.routes.get_mut(&id) else {
+            return;
+        };
+        route.is_flushing = false;
+        if route.resting.is_some() && route.is_done {
+            self.close_resting(id);
+        }
+    }
+
+    fn close_resting(&mut self, id: EndpointId) {
+        if let Some(route) = self.state.remove_route(id) {
+            self.close_route(route);
+        }
+    }
+
+    /// Waits, for a bounded time, until endpoints are flushed, and closes those that are not.
+    pub(super) fn wait_for_flushes(&mut self) {
+        let until = Instant::now() + CLOSING;
+        let flushing = |route: &Route| route.is_flushing && route.resting.is_some();
+        if !self.state.routes.values().any(flushing) {
+            return;
+        }
+        self.progress_until(until, |locked| !locked.state.routes.values().any(flushing));
+        let left = self.state.routes.iter().filter(|(_, route)| flushing(route));
+        for id in Vec::from_iter(left.map(|(&id, _)| id)) {
+            self.close_resting(id);
+        }
+    }
+
     /// Closes routes that have rested.
     pub(super) fn close_rested(&mut self, now: Instant) {
         let routes = self.state.routes.iter();
         let rested = routes.filter(|(_, route)| route.resting.is_some_and(|until| until <= now));
         for id in Vec::from_iter(rested.map(|(&id, _)| id)) {
-            if let Some(route) = self.state.remove_route(id) {
-                self.close_route(route);
-            }
+            self.close_resting(id);
         }
     }
 
@@ -136,7 +208,7 @@ impl Locked<'_> {
     fn close_route(&mut self, route: Route) -> Option<OperationId> {
         let closing = self.close(route.endpoint)?;
         if let Some(kept) = self.state.closing.get_mut(&closing) {
-            kept.extend(route.rings);
+            kept.extend(route.leftovers);
         }
         Some(closing)
     }

@@ -18,7 +18,7 @@ use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
 use super::put::rings::Rings;
 use super::receive_queue::ReceiveQueue;
-use super::routes::Route;
+use super::routes::{Leftover, Route};
 use super::tcp_watch::Watch;
 use crate::policy::SharedConnect;
 use crate::transport::handshake::Declined;
@@ -56,9 +56,8 @@ pub(super) struct State {
     pub(super) routes: BTreeMap<EndpointId, Route>,
     /// How many of them rest.
     pub(super) resting: usize,
-    /// Operations under way that close endpoints. Deferred deregistration: each keeps the memory that the peer reaches over its
-    /// endpoint, so that a late put does not land in memory that has another use.
-    pub(super) closing: BTreeMap<OperationId, Vec<Rings>>,
+    /// Operations under way that close endpoints, and what stays until they have.
+    pub(super) closing: BTreeMap<OperationId, Vec<Leftover>>,
     /// Of a target.
     pub(super) acceptor: Option<Acceptor>,
     /// Number of connections that have a deadline.
@@ -88,6 +87,8 @@ pub(super) struct State {
     pub(super) unread: Unread,
     /// A connection has puts over TCP, which land in progress.
     pub(super) has_put_over_tcp: bool,
+    /// Connections that put over TCP and that their peers have closed, whose endpoints are open.
+    pub(super) parting: Vec<ConnectionId>,
     /// It was logged that the worker cannot be armed.
     pub(super) unarmed: bool,
     /// How often an application's worker was slept on since the last event.
@@ -375,6 +376,14 @@ impl Connection {
             Stage::Put(rings) => Some(rings),
             _ => None,
         }
+    }
+
+    /// Whether both sides know that the connection is over, and why: one has closed it.
+    pub(super) fn said_goodbye(&self) -> bool {
+        let has_failed = self.failure.is_some() || self.leaving.is_some();
+        (self.fin_acked || self.fin.is_some())
+            && !has_failed
+            && !matches!(self.gone, Some(LinkError::Malformed(_)))
     }
 
     /// The first reason why it is over stays.

@@ -356,7 +356,9 @@ fn a_target_without_file_descriptors_says_so_and_recovers() {
     assert!(matches!(problem, ConnectError::Timeout { .. }), "{problem}");
     let before = target.ticks();
     std::thread::sleep(NOTICE);
-    assert!(target.ticks() - before <= 3);
+    // It tries again ten times a second, which the kernel counts as 0 to 6 ticks of 10 ms, by the machine. To spin would be 1000.
+    let ticks = target.ticks() - before;
+    assert!(ticks <= 20, "{ticks} ticks");
 
     drop((links, half_open));
     connect(&shm(&name), soon()).unwrap();

@@ -16,6 +16,7 @@ use super::notices::Channel;
 use crate::os::{EventFlags, is_ending, is_hung_up};
 use crate::transport::socket::{is_of_this_host, wait};
 use crate::transport::ucx::engine::{Core, Engine, Locked, Visited};
+use crate::transport::ucx::handshake::Mode;
 use crate::transport::ucx::receive_queue::with_queue;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
@@ -217,6 +218,10 @@ impl Locked<'_> {
     /// The peer of a connection has closed its socket: it has left, or its process has ended. To be called again, unless the connection is
     /// over.
     pub(in crate::transport::ucx) fn hang_up(&mut self, id: ConnectionId) -> bool {
+        if self.puts_over_tcp(id) {
+            self.hang_up_at_once(id);
+            return true;
+        }
         let some = (0..ROUNDS).take_while(|_| self.progress()).count() > 0;
         let Core { worker, state } = &mut **self;
         let Some(connection) = state.connections.get_mut(&id) else {
@@ -250,6 +255,31 @@ impl Locked<'_> {
         // A thread that sleeps on the worker learns it.
         self.wake();
         true
+    }
+
+    /// Whether what the peer puts are messages of UCX's that UCX answers.
+    pub(in crate::transport::ucx) fn puts_over_tcp(&self, id: ConnectionId) -> bool {
+        let connection = self.state.connections.get(&id);
+        self.state.mode == Mode::Puts && connection.is_some_and(|connection| connection.is_over_tcp)
+    }
+
+    /// As [`hang_up`](Self::hang_up), of a connection that [puts over TCP](Self::puts_over_tcp): without another progress while its endpoint is
+    /// open. UCX 1.13 ends a process whose answer to a put finds the connection closed, so what the peer has put last is not received.
+    fn hang_up_at_once(&mut self, id: ConnectionId) {
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        connection.signs.set_left();
+        connection
+            .leaving
+            .get_or_insert_with(|| Leaving::new(Instant::now()));
+        if connection.gone.is_none() {
+            tracing::debug!("the peer of a connection closed its socket");
+            let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
+            self.fail(id, why);
+        }
+        self.drop_endpoint(id);
+        self.wake();
     }
 }
 

@@ -38,6 +38,7 @@ mod engine;
 mod exchange;
 mod gather;
 mod in_hand;
+mod leaving;
 mod lent;
 mod link;
 mod long_bodies;

@@ -3,6 +3,7 @@
 use super::in_hand::{Pair, engine};
 use super::*;
 use crate::transport::ucx::engine::LINGER;
+use crate::transport::ucx::routes::Leave;
 
 /// The peer may still ask to pair, and finds it.
 #[test]
@@ -17,15 +18,15 @@ fn an_endpoint_rests_before_it_is_closed_unless_it_is_used_again() {
     for _ in 0..2 {
         assert!(locked.state.use_route(id));
     }
-    assert!(locked.leave_route(id, false).is_none());
+    assert!(locked.leave_route(id, Leave::Rested).is_none());
     assert_eq!(locked.state.resting, 0, "one uses it");
     for _ in 0..2 {
-        assert!(locked.leave_route(id, false).is_none());
+        assert!(locked.leave_route(id, Leave::Rested).is_none());
         assert_eq!(locked.state.resting, 1);
         assert!(locked.state.use_route(id));
         assert_eq!(locked.state.resting, 0);
     }
-    assert!(locked.leave_route(id, false).is_none());
+    assert!(locked.leave_route(id, Leave::Rested).is_none());
     let now = Instant::now();
     locked.close_rested(now);
     assert_eq!((locked.state.resting, locked.state.routes.len()), (1, 1));
@@ -34,7 +35,7 @@ fn an_endpoint_rests_before_it_is_closed_unless_it_is_used_again() {
     // The peer has asked to pair.
     let id = locked.route_to(&to).unwrap().id();
     assert!(locked.state.use_route(id));
-    locked.leave_route(id, true);
+    locked.leave_route(id, Leave::AtOnce);
     assert_eq!((locked.state.resting, locked.state.routes.len()), (0, 0));
 }
 

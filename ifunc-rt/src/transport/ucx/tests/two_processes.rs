@@ -145,6 +145,7 @@ fn child() {
         "survive" => super::vanished::survive(&address),
         "exit" => exit_beside_connections(&address),
         "sleeper" => super::sleeping::sleep_beside_ending_socket(),
+        "left" => super::leaving::be_left(),
         "long-bodies" => super::long_bodies::receive_long_body(),
         "stream" => stream(connect(&address.parse().unwrap(), soon()).unwrap()),
         role => panic!("no role {role}"),
