@@ -10,7 +10,8 @@ use std::thread;
 use crate::tail::Tail;
 
 /// The features of the whole workspace: what is built with these arguments shares what is compiled, with `cargo ifunc` of this
-/// checkout, too. Without the one package that needs Arrow, which compiles for long: the nightly run of its example builds and tests it.
+/// checkout, too. Without the one package that needs Arrow, which compiles for long: the nightly run of its example builds and tests it. Clippy
+/// and the documentation have it.
 pub(crate) const WHOLE: [&str; 4] = ["--workspace", "--exclude", ARROW, "--locked"];
 pub(crate) const ARROW: &str = "example-06-top-k";
 

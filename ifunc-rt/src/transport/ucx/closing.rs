@@ -67,7 +67,7 @@ impl Locked<'_> {
 
     /// Closes the endpoint of a connection, if it has one of its own or is the last on its route, and the socket.
     pub(super) fn drop_endpoint(&mut self, id: ConnectionId) {
-        let mode = self.state.mode;
+        let (mode, puts_over_tcp) = (self.state.mode, self.puts_over_tcp(id));
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
@@ -79,15 +79,19 @@ impl Locked<'_> {
             Stage::Put(ref mut rings) => connection.leaving.is_some() || rings.has_landed(),
             _ => mode == Mode::Messages || connection.leaving.is_some(),
         };
+        // A peer whose process is over answers nothing.
+        let is_here = connection
+            .socket
+            .as_ref()
+            .is_some_and(|socket| !socket.is_hung_up());
+        let is_orderly = puts_over_tcp && is_here && connection.said_goodbye();
         let when = match is_done {
-            true if mode == Mode::Puts && connection.said_goodbye() => Leave::Flushed,
+            true if is_orderly => Leave::Flushed,
             true => Leave::AtOnce,
             false => Leave::Rested,
         };
-        if when != Leave::Flushed {
-            // The peer learns by its end that the connection is over.
-            connection.socket = None;
-        }
+        // By its end the peer learns that the connection is over.
+        let socket = connection.socket.take().filter(|_| is_orderly);
         let Some(endpoint) = connection.endpoint.take() else {
             return;
         };
@@ -95,7 +99,7 @@ impl Locked<'_> {
             self.state.endpoints.remove(&endpoint.id());
             self.close(endpoint)
         } else {
-            route.and_then(|route| self.leave_route(route, when))
+            route.and_then(|route| self.leave_route(route, when, socket))
         };
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.closing = closing;
@@ -116,13 +120,12 @@ impl Locked<'_> {
         let Stage::Put(rings) = connection.stage else {
             return;
         };
-        let leftover = (*rings, connection.socket);
         let State { closing, routes, .. } = &mut self.state;
         if let Some(kept) = connection.closing.and_then(|id| closing.get_mut(&id)) {
-            return kept.push(leftover);
+            return kept.push(*rings);
         }
         let Some(id) = connection.route else { return };
-        if routes.get_mut(&id).is_some_and(|route| route.keep(leftover)) {
+        if routes.get_mut(&id).is_some_and(|route| route.keep(*rings)) {
             let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
             self.route_failed(id, why);
         }

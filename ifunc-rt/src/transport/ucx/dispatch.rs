@@ -47,13 +47,13 @@ impl Locked<'_> {
                 Some(Event::Completed(packet, result)) => self.completed(packet, result),
                 // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
                 Some(Event::Failed(endpoint, why)) => self.state.failed.push((endpoint, why)),
-                None if self.state.failed.is_empty() && self.state.broken.is_empty() => break,
+                None if self.state.has_no_endpoint_to_drop() => break,
                 None => self.drop_endpoints(),
             }
         }
     }
 
-    /// Drops the endpoints that failed, and those of peers that broke the protocol.
+    /// Drops the endpoints that failed, those of peers that broke the protocol, and those that were flushed for that.
     #[cold]
     fn drop_endpoints(&mut self) {
         for (endpoint, why) in std::mem::take(&mut self.state.failed) {
@@ -61,6 +61,9 @@ impl Locked<'_> {
         }
         for id in std::mem::take(&mut self.state.broken) {
             self.drop_endpoint(id);
+        }
+        for route in std::mem::take(&mut self.state.flushed) {
+            self.route_flushed(route);
         }
     }
 
@@ -247,7 +250,7 @@ impl Locked<'_> {
     fn completed(&mut self, packet: Packet, result: Result<(), Status>) {
         match packet.purpose() {
             Purpose::Idle => {}
-            Purpose::Flushing { route } => self.route_flushed(route),
+            Purpose::Flushing { route } => self.state.flushed.push(route),
             Purpose::Closing => drop(self.state.closing.remove(&packet.0.id())),
             Purpose::Crediting { connection } | Purpose::Announcing { connection } => {
                 return self.one_sided_completed(connection, packet, result);
@@ -338,14 +341,24 @@ impl Locked<'_> {
         endpoint.map_or_else(String::new, |endpoint| self.worker.lanes(endpoint).join(" "))
     }
 
+    /// Notes whether a connection goes over TCP alone, and whether puts do at all. Returns what carries it.
+    pub(super) fn learn_lanes(&mut self, id: ConnectionId) -> String {
+        let over = self.carried_by(id);
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.is_over_tcp = over.split(' ').all(|lane| lane.starts_with("tcp/"));
+        }
+        self.state.has_put_over_tcp |= self.state.mode == Mode::Puts && over.contains("tcp/");
+        over
+    }
+
     /// Notes and logs what carries a connection.
     pub(super) fn note_lanes(&mut self, id: ConnectionId) {
-        let over = self.carried_by(id);
-        let is_over_tcp = over.split(' ').all(|lane| lane.starts_with("tcp/"));
-        if let Some(connection) = self.state.connections.get_mut(&id) {
-            connection.is_over_tcp = is_over_tcp;
-        }
-        self.state.has_put_over_tcp |= over.contains("tcp/");
+        let over = self.learn_lanes(id);
+        let is_over_tcp = self
+            .state
+            .connections
+            .get(&id)
+            .is_some_and(|connection| connection.is_over_tcp);
         limited!(info, over, "connected by UCX");
         let version = self.worker.library().version();
         if self.state.mode == Mode::Puts && is_over_tcp {

@@ -362,7 +362,7 @@ impl Locked<'_> {
         if polls.is_multiple_of(WATCHED) {
             self.watch();
         }
-        if self.state.has_put_over_tcp {
+        if self.state.mode == Mode::Puts && self.may_have_left() {
             self.leave_who_has_left();
         }
         let some = self.progress_worker();

@@ -233,7 +233,7 @@ impl EventQueue {
 impl Handler for EventQueue {
     type Tag = Tag;
 
-    /// Inlined, as what it calls for nearly every message: UCX's arguments stay in registers.
+    /// Inlined, and so is [`packed`](EventQueue::packed), which it calls for nearly every message: UCX's arguments stay in registers.
     #[inline(always)]
     fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
         if message.header_len() == 0 && !message.is_rendezvous() && LENGTHS.contains(&message.len()) {

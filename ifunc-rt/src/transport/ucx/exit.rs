@@ -71,7 +71,7 @@ pub(super) fn register(engine: &Arc<Engine>) {
 
 fn stop() {
     let is_none_busy = || BUSY.load(Ordering::SeqCst) == 0;
-    wait(Instant::now() + LINGER + CLOSING, is_none_busy);
+    wait(Instant::now() + LINGER + 2 * CLOSING, is_none_busy);
     IS_OVER.store(true, Ordering::SeqCst);
     let until = Instant::now() + PATIENCE;
     let engines = std::mem::take(&mut *ENGINES.lock().unwrap_or_else(PoisonError::into_inner));

@@ -7,6 +7,8 @@
 //! A route over which nothing has come stays open for a while when no connection uses it any more. The peer's request to pair may be on its
 //! way; where it finds no endpoint, UCX makes one of its own and answers over that, by a connection of its own over TCP. UCX 1.13 ends a process
 //! that destroys a worker while such an answer is under way, so a worker with endpoints that rest is flushed first.
+//!
+//! A route over which puts go by TCP rests until it is flushed ([`Leave::Flushed`]), and tells its peers until then that it is open.
 
 use std::time::Instant;
 
@@ -28,17 +30,17 @@ pub(super) struct Route {
     users: usize,
     /// The peer has asked to pair, or does not any more.
     is_done: bool,
-    /// No connection uses it, and the peer may still ask to pair: when it is closed.
+    /// No connection uses it, and the peer may still ask to pair, or a flush is under way: when it is closed at the latest.
     resting: Option<Instant>,
-    /// The endpoint is being flushed; it is closed then, or when it has rested.
-    is_flushing: bool,
-    /// Of connections that are over.
-    leftovers: Vec<Leftover>,
+    /// A connection that is over has left answers of the peer's UCX to be waited for.
+    is_flush_due: bool,
+    /// Flushes of the endpoint under way. When the last has ended, or when the route has rested, the endpoint is closed.
+    flushes: u32,
+    /// Sockets of exchanges whose connections are over. By their end the peer learns that UCX answers nothing any more.
+    sockets: Vec<Liveness>,
+    /// Memory of connections that are over, into which the peer may still put as long as the endpoint is open.
+    rings: Vec<Rings>,
 }
-
-/// What stays of a connection until its endpoint is closed. Deferred deregistration: the memory that the peer reaches over the endpoint, so that
-/// a late put does not land in memory that has another use. And the socket by whose end the peer learns that UCX answers nothing any more.
-pub(super) type Leftover = (Rings, Option<Liveness>);
 
 /// When a connection that ends lets go of its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +56,15 @@ pub(super) enum Leave {
 const MOST_RINGS: usize = 8;
 
 impl Route {
-    /// Keeps what is left of a connection until the endpoint is closed. Returns whether that is due.
-    pub(super) fn keep(&mut self, leftover: Leftover) -> bool {
-        self.leftovers.push(leftover);
-        self.leftovers.len() > MOST_RINGS
+    /// Keeps memory until the endpoint is closed. Returns whether that is due.
+    pub(super) fn keep(&mut self, rings: Rings) -> bool {
+        self.rings.push(rings);
+        self.rings.len() > MOST_RINGS
+    }
+
+    /// Whether no connection uses it, and it is closed when it is flushed.
+    fn is_flushing(&self) -> bool {
+        self.flushes > 0 && self.resting.is_some()
     }
 }
 
@@ -94,8 +101,10 @@ impl Locked<'_> {
                     users: 0,
                     is_done: false,
                     resting: None,
-                    is_flushing: false,
-                    leftovers: Vec::new(),
+                    is_flush_due: false,
+                    flushes: 0,
+                    sockets: Vec::new(),
+                    rings: Vec::new(),
                 };
                 self.state.routes.insert(id, route);
                 id
@@ -105,20 +114,25 @@ impl Locked<'_> {
         Ok(unsafe { self.worker.borrow_endpoint(id) })
     }
 
-    /// A connection does not use its route any more. Returns the operation that closes the endpoint, if this was the last.
-    pub(super) fn leave_route(&mut self, id: EndpointId, when: Leave) -> Option<OperationId> {
+    /// A connection does not use its route any more. Returns the operation that closes the endpoint, if this was the last. The socket is that of
+    /// its exchange, if the peer shall not learn yet that it is over.
+    pub(super) fn leave_route(
+        &mut self,
+        id: EndpointId,
+        when: Leave,
+        socket: Option<Liveness>,
+    ) -> Option<OperationId> {
         let route = self.state.routes.get_mut(&id)?;
         route.users = route.users.saturating_sub(1);
         route.is_done |= when != Leave::Rested;
+        route.is_flush_due |= when == Leave::Flushed;
         if route.users > 0 {
             return None;
         }
-        let rests = match when {
-            Leave::Flushed => self.flush_route(id),
-            _ => !route.is_done,
-        };
-        if rests {
-            let route = self.state.routes.get_mut(&id)?;
+        let is_flushing = route.is_flush_due && when != Leave::AtOnce && self.flush_route(id);
+        let route = self.state.routes.get_mut(&id)?;
+        if is_flushing || !route.is_done {
+            route.sockets.extend(socket);
             route.resting = Some(Instant::now() + LINGER);
             self.state.resting += 1;
             return None;
@@ -137,15 +151,14 @@ impl Locked<'_> {
         };
         let endpoint = &route.endpoint;
         match worker.post(Operation::Flush { endpoint }, packet.0) {
-            Ok(Posted::UnderWay(_)) => route.is_flushing = true,
+            Ok(Posted::UnderWay(_)) => {
+                route.flushes += 1;
+                return true;
+            }
             Ok(Posted::Done(buffer)) => self.give(Packet(buffer)),
             Err(status) => tracing::debug!(%status, "an endpoint cannot be flushed"),
         }
-        self.is_flushing(id)
-    }
-
-    fn is_flushing(&self, id: EndpointId) -> bool {
-        self.state.routes.get(&id).is_some_and(|route| route.is_flushing)
+        false
     }
 
     /// The endpoint of a route was flushed, or has failed.
@@ -153,30 +166,42 @@ impl Locked<'_> {
         let Some(route) = self.state.routes.get_mut(&id) else {
             return;
         };
-        route.is_flushing = false;
-        if route.resting.is_some() && route.is_done {
+        route.flushes = route.flushes.saturating_sub(1);
+        if route.flushes == 0 && route.resting.is_some() && route.is_done {
             self.close_resting(id);
         }
     }
 
     fn close_resting(&mut self, id: EndpointId) {
-        if let Some(route) = self.state.remove_route(id) {
+        if let Some(mut route) = self.state.remove_route(id) {
+            if route.flushes > 0 {
+                // The peer closes its endpoint before it reads what is not answered.
+                route.sockets.clear();
+            }
             self.close_route(route);
+        }
+    }
+
+    /// Closes the routes that are being flushed and of which this is true.
+    pub(super) fn close_flushing(&mut self, which: impl Fn(&[Liveness]) -> bool) {
+        let routes = self.state.routes.iter();
+        let those = routes.filter(|(_, route)| route.is_flushing() && which(&route.sockets));
+        for id in Vec::from_iter(those.map(|(&id, _)| id)) {
+            self.close_resting(id);
         }
     }
 
     /// Waits, for a bounded time, until endpoints are flushed, and closes those that are not.
     pub(super) fn wait_for_flushes(&mut self) {
-        let until = Instant::now() + CLOSING;
-        let flushing = |route: &Route| route.is_flushing && route.resting.is_some();
-        if !self.state.routes.values().any(flushing) {
-            return;
+        if self.is_flushing() {
+            let until = Instant::now() + CLOSING;
+            self.progress_until(until, |locked| !locked.is_flushing());
+            self.close_flushing(|_| true);
         }
-        self.progress_until(until, |locked| !locked.state.routes.values().any(flushing));
-        let left = self.state.routes.iter().filter(|(_, route)| flushing(route));
-        for id in Vec::from_iter(left.map(|(&id, _)| id)) {
-            self.close_resting(id);
-        }
+    }
+
+    fn is_flushing(&self) -> bool {
+        self.state.routes.values().any(Route::is_flushing)
     }
 
     /// Closes routes that have rested.
@@ -208,7 +233,7 @@ impl Locked<'_> {
     fn close_route(&mut self, route: Route) -> Option<OperationId> {
         let closing = self.close(route.endpoint)?;
         if let Some(kept) = self.state.closing.get_mut(&closing) {
-            kept.extend(route.leftovers);
+            kept.extend(route.rings);
         }
         Some(closing)
     }

@@ -18,7 +18,7 @@ use super::handshake::{LONGEST, Mode, Nonce, Welcome};
 use super::header::{Head, Name, Notice};
 use super::put::rings::Rings;
 use super::receive_queue::ReceiveQueue;
-use super::routes::{Leftover, Route};
+use super::routes::Route;
 use super::tcp_watch::Watch;
 use crate::policy::SharedConnect;
 use crate::transport::handshake::Declined;
@@ -56,8 +56,9 @@ pub(super) struct State {
     pub(super) routes: BTreeMap<EndpointId, Route>,
     /// How many of them rest.
     pub(super) resting: usize,
-    /// Operations under way that close endpoints, and what stays until they have.
-    pub(super) closing: BTreeMap<OperationId, Vec<Leftover>>,
+    /// Operations under way that close endpoints. Deferred deregistration: each keeps the memory that the peer reaches over its
+    /// endpoint, so that a late put does not land in memory that has another use.
+    pub(super) closing: BTreeMap<OperationId, Vec<Rings>>,
     /// Of a target.
     pub(super) acceptor: Option<Acceptor>,
     /// Number of connections that have a deadline.
@@ -87,6 +88,8 @@ pub(super) struct State {
     pub(super) unread: Unread,
     /// A connection has puts over TCP, which land in progress.
     pub(super) has_put_over_tcp: bool,
+    /// Routes whose endpoints were flushed, which are closed after the other events.
+    pub(super) flushed: Vec<EndpointId>,
     /// Connections that put over TCP and that their peers have closed, whose endpoints are open.
     pub(super) parting: Vec<ConnectionId>,
     /// It was logged that the worker cannot be armed.
@@ -300,6 +303,11 @@ impl ConnectionId {
 }
 
 impl State {
+    /// Whether no endpoint is to be dropped after the other events.
+    pub(super) fn has_no_endpoint_to_drop(&self) -> bool {
+        self.failed.is_empty() && self.broken.is_empty() && self.flushed.is_empty()
+    }
+
     /// Whether dispatching has something to do that is not an event.
     #[inline]
     pub(super) fn has_housekeeping(&self) -> bool {

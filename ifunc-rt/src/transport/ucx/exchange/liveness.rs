@@ -1,13 +1,15 @@
 //! The socket of an exchange, as long as the connection lives. Where frames are put, it carries the [`notices`](super::notices).
 //!
 //! Its end says that the peer has left, and not that all has arrived which the peer sent before: that goes other ways, and may be slower. So
-//! the connection ends when nothing has come for [`QUIET`], or by UCX, where that reports the end of the endpoint itself.
+//! the connection ends when nothing has come for [`QUIET`], or by UCX, where that reports the end of the endpoint itself. A connection that puts
+//! over TCP ends at once: UCX 1.13 ends a process that answers a put of a peer which has left.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use ::ucx::EndpointId;
 use ::ucx::code::UCS_ERR_CONNECTION_RESET;
 use rustix::event::PollFlags;
 use rustix::net::{Shutdown, shutdown};
@@ -218,8 +220,7 @@ impl Locked<'_> {
     /// The peer of a connection has closed its socket: it has left, or its process has ended. To be called again, unless the connection is
     /// over.
     pub(in crate::transport::ucx) fn hang_up(&mut self, id: ConnectionId) -> bool {
-        if self.puts_over_tcp(id) {
-            self.hang_up_at_once(id);
+        if self.leave_if_hung_up(id) || self.state.connections.get(&id).is_none() {
             return true;
         }
         let some = (0..ROUNDS).take_while(|_| self.progress()).count() > 0;
@@ -255,6 +256,47 @@ impl Locked<'_> {
         // A thread that sleeps on the worker learns it.
         self.wake();
         true
+    }
+
+    /// Whether a peer may have left.
+    #[inline]
+    pub(in crate::transport::ucx) fn may_have_left(&self) -> bool {
+        let state = &self.state;
+        self.engine().has_notices_pending() || state.resting > 0 || !state.parting.is_empty()
+    }
+
+    /// Closes the endpoint of a connection that puts over TCP, if its peer has closed the socket. Returns whether it is closed.
+    pub(in crate::transport::ucx) fn leave_if_hung_up(&mut self, id: ConnectionId) -> bool {
+        let connection = self.state.connections.get(&id);
+        let socket = connection.and_then(|connection| connection.socket.as_ref());
+        if self.state.mode != Mode::Puts || !socket.is_some_and(Liveness::is_hung_up) {
+            return false;
+        }
+        // The target may not have accepted it yet.
+        self.learn_lanes(id);
+        let is_over = self.puts_over_tcp(id);
+        if is_over {
+            let route = self
+                .state
+                .connections
+                .get(&id)
+                .and_then(|connection| connection.route);
+            self.hang_up_at_once(id);
+            self.leave_others_of(route);
+        }
+        is_over
+    }
+
+    /// The same of the other connections over a route, whose endpoint is open as long as one uses it.
+    fn leave_others_of(&mut self, route: Option<EndpointId>) {
+        let connections = self.state.connections.iter();
+        let others = connections.filter(|(_, connection)| {
+            let has_left = connection.socket.as_ref().is_some_and(Liveness::is_hung_up);
+            route.is_some() && connection.route == route && has_left
+        });
+        for id in Vec::from_iter(others.map(|(id, _)| id)) {
+            self.hang_up_at_once(id);
+        }
     }
 
     /// Whether what the peer puts are messages of UCX's that UCX answers.

@@ -12,6 +12,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
+use super::liveness::Liveness;
 use super::{receive_some, send_whole};
 use crate::os::wait_readable_any;
 use crate::transport::LinkError;
@@ -185,24 +186,23 @@ impl Locked<'_> {
     pub(in crate::transport::ucx) fn receive_pending_notices(&mut self) {
         for id in self.engine().take_notices_pending() {
             self.receive_notices(id);
-            if self.puts_over_tcp(id) {
-                self.check_hung_up(id);
-            }
+            self.leave_if_hung_up(id);
         }
     }
 
     /// Closes the endpoints of peers that have left, where they put over TCP: before UCX answers what they put last.
+    #[cold]
     #[inline(never)]
     pub(in crate::transport::ucx) fn leave_who_has_left(&mut self) {
         if self.engine().has_notices_pending() {
             self.receive_pending_notices();
         }
-        if self.state.parting.is_empty() {
-            return;
+        if self.state.resting > 0 {
+            self.close_flushing(|sockets| sockets.iter().any(Liveness::is_hung_up));
         }
         let mut parting = std::mem::take(&mut self.state.parting);
         parting.retain(|&id| {
-            self.check_hung_up(id);
+            self.leave_if_hung_up(id);
             let connection = self.state.connections.get(&id);
             connection.is_some_and(|connection| connection.endpoint.is_some())
         });
@@ -214,10 +214,7 @@ impl Locked<'_> {
     pub(in crate::transport::ucx) fn attend_to_sockets(&mut self) {
         for id in self.state.connections.ids() {
             self.receive_notices(id);
-            if self.puts_over_tcp(id) {
-                self.check_hung_up(id);
-                continue;
-            }
+            self.leave_if_hung_up(id);
             let channel = channel_of(self.state.connections.get_mut(&id));
             if channel.is_some_and(|(channel, _)| channel.is_ended) {
                 self.hang_up(id);

@@ -81,6 +81,7 @@ impl Waiter for Handle {
         // A worker that was left is not used any more, and its connections are gone.
         if !self.signs.is_gone() {
             let mut locked = self.engine.lock();
+            locked.leave_if_hung_up(self.id);
             for _ in 0..Self::STEPS {
                 if self.signs.is_gone() || !locked.progress() {
                     break;

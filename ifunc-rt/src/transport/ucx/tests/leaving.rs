@@ -18,6 +18,8 @@ fn a_process_survives_peers_that_leave_whatever_they_put_last() {
 pub(super) fn be_left() {
     for polls_meanwhile in [true, true, true, true, false] {
         let (mut listener, mut source, mut target) = pair(Mode::Puts, small());
+        let over = source.waiter.carried_by();
+        assert!(over.split(' ').all(|lane| lane.starts_with("tcp/")), "{over}");
         for n in 1..=20 {
             exchange(&mut source, &mut target, n);
             exchange(&mut target, &mut source, n);

@@ -18,15 +18,15 @@ fn an_endpoint_rests_before_it_is_closed_unless_it_is_used_again() {
     for _ in 0..2 {
         assert!(locked.state.use_route(id));
     }
-    assert!(locked.leave_route(id, Leave::Rested).is_none());
+    assert!(locked.leave_route(id, Leave::Rested, None).is_none());
     assert_eq!(locked.state.resting, 0, "one uses it");
     for _ in 0..2 {
-        assert!(locked.leave_route(id, Leave::Rested).is_none());
+        assert!(locked.leave_route(id, Leave::Rested, None).is_none());
         assert_eq!(locked.state.resting, 1);
         assert!(locked.state.use_route(id));
         assert_eq!(locked.state.resting, 0);
     }
-    assert!(locked.leave_route(id, Leave::Rested).is_none());
+    assert!(locked.leave_route(id, Leave::Rested, None).is_none());
     let now = Instant::now();
     locked.close_rested(now);
     assert_eq!((locked.state.resting, locked.state.routes.len()), (1, 1));
@@ -35,7 +35,7 @@ fn an_endpoint_rests_before_it_is_closed_unless_it_is_used_again() {
     // The peer has asked to pair.
     let id = locked.route_to(&to).unwrap().id();
     assert!(locked.state.use_route(id));
-    locked.leave_route(id, Leave::AtOnce);
+    locked.leave_route(id, Leave::AtOnce, None);
     assert_eq!((locked.state.resting, locked.state.routes.len()), (0, 0));
 }
 
@@ -59,4 +59,44 @@ fn an_endpoint_over_which_something_was_put_does_not_rest() {
         locked.drop_endpoint(pair.of_target);
         assert_eq!(locked.state.resting, usize::from(!has_come));
     }
+}
+
+/// The peer's UCX answers what was put before: until then the endpoint is open, and longer than it rests it is not.
+#[test]
+fn an_endpoint_is_flushed_before_it_is_closed() {
+    if !has_ucx() {
+        return;
+    }
+    let [here, there] = [(); 2].map(|()| engine(Mode::Messages));
+    let to = there.lock().address().unwrap();
+    let leave = || {
+        let mut locked = here.lock();
+        let id = locked.route_to(&to).unwrap().id();
+        assert!(locked.state.use_route(id));
+        assert!(locked.leave_route(id, Leave::Flushed, None).is_none());
+        assert_eq!((locked.state.resting, locked.state.routes.len()), (1, 1));
+    };
+    let is_closed = || {
+        let locked = here.lock();
+        locked.state.resting == 0 && locked.state.routes.is_empty()
+    };
+    leave();
+    here.lock().close_flushing(|sockets| !sockets.is_empty());
+    assert!(!is_closed(), "no peer has left");
+    here.lock().close_flushing(|_| true);
+    assert!(is_closed());
+    leave();
+    let now = Instant::now();
+    here.lock().close_rested(now);
+    assert!(!is_closed());
+    here.lock().close_rested(now + LINGER);
+    assert!(is_closed());
+    leave();
+    let began = Instant::now();
+    wait_for("the answer", || {
+        there.poll();
+        here.poll();
+        is_closed().then_some(())
+    });
+    assert!(began.elapsed() < LINGER, "it rested");
 }
