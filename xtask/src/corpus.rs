@@ -3,7 +3,7 @@
 use crate::process::{cargo, last_line, output};
 use crate::steps::Steps;
 
-/// The cases of the language and those in C with the release setting, a few with one other setting. Those of other projects' crates
+/// The cases of the language and those in C with the release setting, a few of those in C with one other setting. Those of other projects' crates
 /// compile for long.
 pub(crate) fn brief(steps: &mut Steps) {
     corpus(steps, &["--no-default-features", "--", "--brief"]);

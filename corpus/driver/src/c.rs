@@ -124,7 +124,7 @@ pub(crate) fn run(
     }
     let settings = Setting::c();
     for (number, setting) in settings.iter().enumerate() {
-        let Some(all) = extent.takes_all(number, settings.len()) else {
+        let Some(all) = extent.takes_all(number, &settings) else {
             continue;
         };
         let chosen: Vec<&Source> = sources

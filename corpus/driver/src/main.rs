@@ -5,9 +5,10 @@
 //! corpus-driver [--brief | --full] [--target-on TRIPLE PROGRAM]
 //! ```
 //!
-//! Without an option, it runs every case once, and a few cases with all settings; with `--brief`, with one other
-//! setting. Built without its feature `all`, it has no cases of other projects' crates. With `--target-on`, the other process is this PROGRAM, the driver as it was built for another platform, and results are
-//! compared across the architectures.
+//! Without an option, it runs every case once, and a few cases with all settings; with `--brief`, a few in C
+//! with one other setting. Built without its feature `all`, it has no cases of other projects' crates. With
+//! `--target-on`, the other process is this PROGRAM, the driver as it was built for another platform, and results
+//! are compared across the architectures.
 
 mod c;
 mod coverage;

@@ -37,7 +37,7 @@ pub(crate) fn run(
     let (without_products, _) = cases.split_at(cases.len() - products);
     let settings = Setting::rust();
     for (number, setting) in settings.iter().enumerate() {
-        let Some(all) = extent.takes_all(number, settings.len()) else {
+        let Some(all) = extent.takes_all(number, &settings) else {
             continue;
         };
         // With every setting, these crates would compile for an hour.

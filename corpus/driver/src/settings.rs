@@ -13,13 +13,16 @@ pub(crate) const LEVELS: [(OptLevel, &str); 5] = [
     (OptLevel::Os, "Os"),
 ];
 
+const RUSTC: &str = "rustc";
+
 /// C compilers.
 pub(crate) const COMPILERS: [&str; 2] = ["gcc", "clang"];
 
 /// How much of the corpus is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Every case of this program with the release setting, a few of them with one other setting.
+    /// Every case of this program with the release setting, a few of those in C with one other setting. Another one of Rust compiles the SDK's
+    /// macros again.
     Brief,
     /// Every case with the release setting, a few of them with all others.
     Usual,
@@ -29,11 +32,12 @@ pub(crate) enum Extent {
 
 impl Extent {
     /// Whether the setting of this index builds every case or a few; `None` if it builds none.
-    pub(crate) fn takes_all(self, setting: usize, settings: usize) -> Option<bool> {
+    pub(crate) fn takes_all(self, number: usize, settings: &[Setting]) -> Option<bool> {
+        let is_rust = settings[number].compiler == RUSTC;
         match self {
             Self::Full => Some(true),
-            _ if setting == 0 => Some(true),
-            Self::Brief if setting + 1 != settings => None,
+            _ if number == 0 => Some(true),
+            Self::Brief if is_rust || number + 1 != settings.len() => None,
             _ => Some(false),
         }
     }
@@ -52,7 +56,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// All settings for Rust; the release setting comes first.
     pub(crate) fn rust() -> Vec<Self> {
-        with_first(all(&["rustc"]), |setting| {
+        with_first(all(&[RUSTC]), |setting| {
             setting.level == OptLevel::O3 && setting.usual
         })
     }
