@@ -47,26 +47,19 @@ pub(crate) fn run(
             current_dir: Some(places.root.clone()),
             opt_level: Some(setting.level),
             lto: setting.usual,
+            packages: vec![ALWAYS.into()],
+            no_default_features: !all,
             slices: places.slices(),
             target_dir: Some(places.target.join("rust")),
             locked: true,
             ..BuildOptions::default()
         };
-        match all {
-            true => {
-                options.packages = vec![ALWAYS.into()];
-                if cfg!(feature = "all") {
-                    options.packages.push(CRATES.into());
-                }
-                if has_products {
-                    options.packages.push(PRODUCTS.into());
-                    options.features = vec![format!("{PRODUCTS}/all")];
-                }
-            }
-            false => {
-                options.packages = vec![ALWAYS.into()];
-                options.no_default_features = true;
-            }
+        if all && cfg!(feature = "all") {
+            options.packages.push(CRATES.into());
+        }
+        if has_products {
+            options.packages.push(PRODUCTS.into());
+            options.features = vec![format!("{PRODUCTS}/all")];
         }
         let mut diagnostics = Diagnostics::default();
         let built = match build_packages(&options, &mut diagnostics) {

@@ -175,20 +175,25 @@ impl Locked<'_> {
     fn close_resting(&mut self, id: EndpointId) {
         if let Some(mut route) = self.state.remove_route(id) {
             if route.flushes > 0 {
-                // The peer closes its endpoint before it reads what is not answered.
+                // The peer's engine sees their end, and closes its endpoint before UCX there reads what this one has put.
                 route.sockets.clear();
             }
             self.close_route(route);
         }
     }
 
-    /// Closes the routes that are being flushed and of which this is true.
-    pub(super) fn close_flushing(&mut self, which: impl Fn(&[Liveness]) -> bool) {
+    /// Closes the routes of which this is true. No connection uses them.
+    fn close_all_resting(&mut self, which: impl Fn(&Route) -> bool) {
         let routes = self.state.routes.iter();
-        let those = routes.filter(|(_, route)| route.is_flushing() && which(&route.sockets));
+        let those = routes.filter(|(_, route)| which(route));
         for id in Vec::from_iter(those.map(|(&id, _)| id)) {
             self.close_resting(id);
         }
+    }
+
+    /// Closes the routes that are being flushed and of whose sockets this is true.
+    pub(super) fn close_flushing(&mut self, which: impl Fn(&[Liveness]) -> bool) {
+        self.close_all_resting(|route| route.is_flushing() && which(&route.sockets));
     }
 
     /// Waits, for a bounded time, until endpoints are flushed, and closes those that are not.
@@ -206,11 +211,7 @@ impl Locked<'_> {
 
     /// Closes routes that have rested.
     pub(super) fn close_rested(&mut self, now: Instant) {
-        let routes = self.state.routes.iter();
-        let rested = routes.filter(|(_, route)| route.resting.is_some_and(|until| until <= now));
-        for id in Vec::from_iter(rested.map(|(&id, _)| id)) {
-            self.close_resting(id);
-        }
+        self.close_all_resting(|route| route.resting.is_some_and(|until| until <= now));
     }
 
     /// Lets UCX send, for a bounded time, what it answers peers over endpoints that rest: the worker is about to be destroyed.

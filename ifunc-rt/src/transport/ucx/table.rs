@@ -386,6 +386,11 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has closed the socket.
+    pub(super) fn is_hung_up(&self) -> bool {
+        self.socket.as_ref().is_some_and(Liveness::is_hung_up)
+    }
+
     /// Whether both sides know that the connection is over, and why: one has closed it.
     pub(super) fn said_goodbye(&self) -> bool {
         let has_failed = self.failure.is_some() || self.leaving.is_some();

@@ -20,7 +20,7 @@ use crate::transport::socket::{is_of_this_host, wait};
 use crate::transport::ucx::engine::{Core, Engine, Locked, Visited};
 use crate::transport::ucx::handshake::Mode;
 use crate::transport::ucx::receive_queue::with_queue;
-use crate::transport::ucx::table::{ConnectionId, Stage};
+use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
 use crate::transport::watch::{Token, Watch, Watched, Watcher};
 
 /// How long nothing comes any more before a connection ends whose peer has left. What a network delays for longer is lost. In tests a
@@ -207,12 +207,8 @@ impl Leaving {
 impl Locked<'_> {
     /// [Hangs up](Self::hang_up) if the peer has closed its socket, which the watching thread of a busy machine learns late.
     pub(in crate::transport::ucx) fn check_hung_up(&mut self, id: ConnectionId) {
-        let socket = self
-            .state
-            .connections
-            .get(&id)
-            .and_then(|connection| connection.socket.as_ref());
-        if socket.is_some_and(Liveness::is_hung_up) {
+        let connection = self.state.connections.get(&id);
+        if connection.is_some_and(Connection::is_hung_up) {
             self.hang_up(id);
         }
     }
@@ -248,9 +244,7 @@ impl Locked<'_> {
         if !leaving.is_over(now, frames, goes_on) {
             return false;
         }
-        let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
-        tracing::debug!("the peer of a connection closed its socket");
-        self.fail(id, why);
+        self.fail_left(id);
         self.drop_endpoint(id);
         self.dispatch();
         // A thread that sleeps on the worker learns it.
@@ -268,8 +262,7 @@ impl Locked<'_> {
     /// Closes the endpoint of a connection that puts over TCP, if its peer has closed the socket. Returns whether it is closed.
     pub(in crate::transport::ucx) fn leave_if_hung_up(&mut self, id: ConnectionId) -> bool {
         let connection = self.state.connections.get(&id);
-        let socket = connection.and_then(|connection| connection.socket.as_ref());
-        if self.state.mode != Mode::Puts || !socket.is_some_and(Liveness::is_hung_up) {
+        if self.state.mode != Mode::Puts || !connection.is_some_and(Connection::is_hung_up) {
             return false;
         }
         // The target may not have accepted it yet.
@@ -291,8 +284,7 @@ impl Locked<'_> {
     fn leave_others_of(&mut self, route: Option<EndpointId>) {
         let connections = self.state.connections.iter();
         let others = connections.filter(|(_, connection)| {
-            let has_left = connection.socket.as_ref().is_some_and(Liveness::is_hung_up);
-            route.is_some() && connection.route == route && has_left
+            route.is_some() && connection.route == route && connection.is_hung_up()
         });
         for id in Vec::from_iter(others.map(|(id, _)| id)) {
             self.hang_up_at_once(id);
@@ -316,12 +308,17 @@ impl Locked<'_> {
             .leaving
             .get_or_insert_with(|| Leaving::new(Instant::now()));
         if connection.gone.is_none() {
-            tracing::debug!("the peer of a connection closed its socket");
-            let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
-            self.fail(id, why);
+            self.fail_left(id);
         }
         self.drop_endpoint(id);
         self.wake();
+    }
+
+    /// A connection is over, because its peer has left.
+    fn fail_left(&mut self, id: ConnectionId) {
+        tracing::debug!("the peer of a connection closed its socket");
+        let why = self.worker.library().status(UCS_ERR_CONNECTION_RESET);
+        self.fail(id, why);
     }
 }
 

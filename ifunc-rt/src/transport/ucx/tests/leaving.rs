@@ -34,7 +34,7 @@ pub(super) fn be_left() {
             });
         } else {
             drop(source);
-            assert!(began.elapsed() >= LINGER, "nobody answered");
+            assert!(began.elapsed() >= LINGER, "the target has answered the goodbye");
         }
         wait_for("the end", || {
             listener.accept();
