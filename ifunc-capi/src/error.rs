@@ -218,6 +218,7 @@ fn of_worker(error: &WorkerError) -> ifunc_status {
     match error {
         WorkerError::Library(_) | WorkerError::Ucx { .. } => ifunc_status::Ucx,
         WorkerError::OtherThread => ifunc_status::WrongThread,
+        WorkerError::InUse => ifunc_status::InUse,
         WorkerError::Os(_) => ifunc_status::System,
         _ => ifunc_status::Worker,
     }

@@ -235,8 +235,22 @@ pub trait Inbound {
         false
     }
 
-    /// A poll ended, which `found` a frame or nothing.
-    fn end_poll(&mut self, _found: bool) {}
+    /// A poll ended, which `found` a frame or nothing. `settles`: also does what [`settle`](Self::settle) does.
+    #[inline(always)]
+    fn end_poll(&mut self, _found: bool, settles: bool) {
+        if settles {
+            self.settle();
+        }
+    }
+
+    /// Whether a frame has arrived. For between two polls: its body is not read.
+    ///
+    /// # Errors
+    /// As those of [`peek`](Self::peek).
+    #[inline(always)]
+    fn has_arrived(&mut self) -> Result<bool, LinkError> {
+        Ok(self.peek()?.is_some())
+    }
 
     /// Whether a poll that has processed a frame ends without a look at what is behind: nothing else is here, and to look may be a
     /// system call.

@@ -143,7 +143,10 @@ impl Inbound for Arrived {
         self.waits
     }
 
-    fn end_poll(&mut self, found: bool) {
+    fn end_poll(&mut self, found: bool, settles: bool) {
+        if settles {
+            self.settle();
+        }
         self.polls.push(found);
     }
 

@@ -28,8 +28,8 @@
 //!   the last event, then at intervals that double up to 1 ms.
 //! * The same id of active messages on both sides. UCX 1.13 replaces a handler without a word: **that an id is used twice
 //!   cannot be found out.** Choose one that the application, and libraries that share the worker, do not use. UCX keeps a table as long as the largest.
-//! * Nothing else. `am_alignment` is not needed: what is not aligned is copied. Endpoints may have any mode of error
-//!   handling, but see below.
+//! * Nothing else. An `am_alignment` of 64 is worth having where payloads are longer than 64 KiB: they stay in UCX's buffer, and are copied
+//!   where that is not aligned. Endpoints may have any mode of error handling, but see below.
 //!
 //! `from_raw` asks UCX for the worker's thread mode and its largest header of active messages, and registers the message,
 //! which fails without `UCP_FEATURE_AM` if UCX was built to check parameters (Debian's is). Neither UCX 1.13 nor newer versions
@@ -45,7 +45,7 @@
 //!
 //! # Progress
 //!
-//! Our callbacks run in whichever call of `ucp_worker_progress` finds something, the application's included. They copy, and
+//! Our callbacks run in whichever call of `ucp_worker_progress` finds something, the application's included. They copy, or keep UCX's buffer, and
 //! write down what happened; what follows is done by the next call of ifunc ([`Target::poll`](crate::Target::poll),
 //! [`Call::try_wait`](crate::Call::try_wait), …, [`Worker::poll`]). So an application that makes progress itself calls one
 //! of those afterwards.
@@ -152,13 +152,9 @@ impl Worker {
     /// Ends all connections, and lets go of the worker: the application may destroy it.
     ///
     /// # Errors
-    /// [`WorkerError::OtherThread`]; nothing was done.
+    /// [`WorkerError::OtherThread`], and [`WorkerError::InUse`] in the middle of a poll; nothing was done.
     pub fn close(&self) -> Result<(), WorkerError> {
-        if self.engine.detach() {
-            Ok(())
-        } else {
-            Err(WorkerError::OtherThread)
-        }
+        self.engine.detach()
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

@@ -110,7 +110,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 Next::Done => {
                     // Nearly always: the quantum was this frame's.
                     self.plan = Plan::new(Price::WHOLE.next());
-                    link.split().1.end_poll(true);
+                    link.split().1.end_poll(true, false);
                     return Ok(1);
                 }
                 Next::Concluded(_) | Next::None => quantum.into(),
@@ -133,14 +133,12 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     fn end_poll<L: Link>(&mut self, link: &mut L, polled: Polled) {
         let (_, rx) = link.split();
         if polled.is_exhausted {
-            rx.end_poll(true);
+            rx.end_poll(true, false);
             self.plan = self.plan.next(self.plan.price().next(), false);
             return;
         }
-        if L::Rx::IN_ORDER || !self.order.has_parked() {
-            rx.settle();
-        }
-        rx.end_poll(polled.processed > 0);
+        let settles = L::Rx::IN_ORDER || !self.order.has_parked();
+        rx.end_poll(polled.processed > 0, settles);
         let price = Price::for_invocations(rx.first_quantum());
         self.plan = self.plan.next(price, rx.must_begin_poll());
     }

@@ -54,7 +54,7 @@ impl OneWay {
     /// Whether a poll would find something. If not, grants the source its credits.
     pub(super) fn has_work(&mut self) -> bool {
         let has_work =
-            self.protocol.has_work() || with_link!(self.link, link => !matches!(link.rx.peek(), Ok(None)));
+            self.protocol.has_work() || with_link!(self.link, link => link.rx.has_arrived().unwrap_or(true));
         if !has_work {
             with_link!(self.link, link => link.rx.settle());
         }

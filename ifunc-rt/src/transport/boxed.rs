@@ -56,11 +56,13 @@ impl Outbound for Box<dyn Tx> {
     }
 }
 
-/// [`Inbound`] with the runtime's [`Body`], for trait objects. The hints about polls are for shared memory alone.
+/// [`Inbound`] with the runtime's [`Body`], for trait objects. The hints about the begin of polls are for shared memory alone.
 pub(crate) trait Rx: Park + Send {
     fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError>;
     fn release(&mut self);
     fn settle(&mut self);
+    fn end_poll(&mut self, found: bool, settles: bool);
+    fn has_arrived(&mut self) -> Result<bool, LinkError>;
     fn is_empty(&mut self) -> bool;
     fn is_drained(&self) -> bool;
     fn first_quantum(&self) -> usize;
@@ -77,6 +79,14 @@ impl<R: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static> Rx for R {
 
     fn settle(&mut self) {
         Inbound::settle(self);
+    }
+
+    fn end_poll(&mut self, found: bool, settles: bool) {
+        Inbound::end_poll(self, found, settles);
+    }
+
+    fn has_arrived(&mut self) -> Result<bool, LinkError> {
+        Inbound::has_arrived(self)
     }
 
     fn is_empty(&mut self) -> bool {
@@ -105,6 +115,14 @@ impl Inbound for Box<dyn Rx> {
 
     fn settle(&mut self) {
         (**self).settle();
+    }
+
+    fn end_poll(&mut self, found: bool, settles: bool) {
+        (**self).end_poll(found, settles);
+    }
+
+    fn has_arrived(&mut self) -> Result<bool, LinkError> {
+        (**self).has_arrived()
     }
 
     fn is_empty(&mut self) -> bool {
@@ -206,6 +224,15 @@ mod tests {
             5
         }
 
+        fn end_poll(&mut self, found: bool, settles: bool) {
+            self.called(format!("end_poll {found} {settles}"));
+        }
+
+        fn has_arrived(&mut self) -> Result<bool, LinkError> {
+            self.called("has_arrived".into());
+            Ok(self.answer)
+        }
+
         fn is_empty(&mut self) -> bool {
             self.called("is_empty".into());
             self.answer
@@ -251,6 +278,8 @@ mod tests {
             assert_eq!((frame.sequence, frame.words, frame.body.len()), (5, [1, 2], 3));
             Inbound::release(&mut rx);
             Inbound::settle(&mut rx);
+            Inbound::end_poll(&mut rx, answer, !answer);
+            assert_eq!(Inbound::has_arrived(&mut rx).unwrap(), answer);
             assert_eq!(Inbound::is_empty(&mut rx), answer);
             assert_eq!(Inbound::first_quantum(&rx), 5);
             assert_eq!(Inbound::is_drained(&rx), answer);
@@ -265,6 +294,8 @@ mod tests {
                 "peek",
                 "release",
                 "settle",
+                &format!("end_poll {answer} {}", !answer),
+                "has_arrived",
                 "is_empty",
                 "first_quantum",
                 "is_drained",

@@ -109,7 +109,7 @@ impl Connection {
     /// Whether a frame has arrived that was not processed.
     pub(crate) fn has_frame(&mut self) -> bool {
         let link = self.link.as_mut();
-        link.is_some_and(|link| matches!(link.rx().peek(), Ok(Some(_))))
+        link.is_some_and(|link| link.rx().has_arrived().unwrap_or(false))
     }
 
     pub(crate) fn is_linked(&self) -> bool {
@@ -268,7 +268,7 @@ impl Connection {
         let Some(link) = &mut self.link else {
             return false;
         };
-        let has_arrived = self.protocol.has_work() || !matches!(link.rx().peek(), Ok(None));
+        let has_arrived = self.protocol.has_work() || link.rx().has_arrived().unwrap_or(true);
         if !has_arrived {
             link.rx().settle();
         }
@@ -309,7 +309,7 @@ impl Connection {
         } else {
             self.protocol.has_work()
         };
-        !has_work && (is_named || matches!(link.rx().peek(), Ok(None))) && link.rx().is_idle()
+        !has_work && (is_named || !link.rx().has_arrived().unwrap_or(true)) && link.rx().is_idle()
     }
 
     /// The thread that serves polls again.

@@ -87,6 +87,11 @@ pub enum WorkerError {
     /// A worker of `UCS_THREAD_MODE_SINGLE`, on another thread than its own.
     #[error("the worker is of UCS_THREAD_MODE_SINGLE and belongs to another thread; help: close it there")]
     OtherThread,
+    /// A poll reads a message from a buffer of the worker's: the call came from a function that the poll runs, or from another thread.
+    #[error(
+        "a poll reads a message from a buffer of the worker's; help: close it when the poll has returned"
+    )]
+    InUse,
 }
 
 impl From<::ucx::Error> for WorkerError {
@@ -321,15 +326,22 @@ impl Engine {
         self.lock().peer_gone(EndpointId::of_raw(ep));
     }
 
-    /// Leaves a worker of the application's. `false`: another thread must.
-    pub(crate) fn detach(&self) -> bool {
+    /// Leaves a worker of the application's.
+    ///
+    /// # Errors
+    /// Another thread must, or this one later; nothing was done.
+    pub(crate) fn detach(&self) -> Result<(), WorkerError> {
         let Some(attached) = self.attached() else {
-            return true;
+            return Ok(());
         };
         if !attached.is_here() {
-            return false;
+            return Err(WorkerError::OtherThread);
         }
-        self.lock().detach(attached);
-        true
+        let mut locked = self.lock();
+        if locked.state.being_read > 0 {
+            return Err(WorkerError::InUse);
+        }
+        locked.detach(attached);
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ use super::events::EventQueue;
 use super::exit::{self, Busy};
 use super::gather::{Polling, Unread};
 use super::handshake::Mode;
+use super::heap;
 use super::lock::{Held, Lock};
 use super::settings;
 use super::table::{Closing, ConnectionId, State};
@@ -112,6 +113,7 @@ impl Engine {
         peer_timeout: Duration,
         mode: Mode,
     ) -> Result<Arc<Self>, Error> {
+        heap::keep_freed_buffers();
         let _busy = Busy::begin().ok_or_else(|| Error {
             doing: "making a worker of UCX while the process ends",
             status: ucx.status(code::UCS_ERR_CANCELED),
@@ -155,7 +157,7 @@ impl Engine {
     ///
     /// # Safety
     /// The worker must be alive, of this process's UCX and of a context with `UCP_FEATURE_AM` (and `UCP_FEATURE_WAKEUP`, if
-    /// that is said), and stay alive until [`detach`](Self::detach) has returned `true`. No other thread may use it
+    /// that is said), and stay alive until [`detach`](Self::detach) has returned `Ok`. No other thread may use it
     /// while the engine is called, unless it is `UCS_THREAD_MODE_MULTI`.
     pub(crate) unsafe fn attach(
         ucx: Library,
@@ -163,6 +165,7 @@ impl Engine {
         worker: raw::ucp_worker_h,
         options: WorkerOptions,
     ) -> Result<Arc<Self>, WorkerError> {
+        heap::keep_freed_buffers();
         let event_fd = Arc::new(EventFd::new().map_err(WorkerError::Os)?);
         // SAFETY: the caller's promise; the attributes are this worker's. One of one thread is used and dropped there: `lock` and `drop` check.
         // Guards of the handler live within calls of the engine, and no call of UCX is made under one.
@@ -429,10 +432,8 @@ impl Locked<'_> {
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.attached.is_some() {
-            if !self.detach() {
-                tracing::error!(
-                    "a UCX worker of UCS_THREAD_MODE_SINGLE was left on another thread than its own: it keeps a callback, and its memory"
-                );
+            if let Err(error) = self.detach() {
+                tracing::error!(%error, "a UCX worker was not left: it keeps a callback, and its memory");
                 self.core.get_mut().worker.abandon();
             }
             return;

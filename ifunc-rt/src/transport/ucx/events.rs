@@ -210,7 +210,7 @@ impl EventQueue {
             }
             head = Header::Head(decoded);
         }
-        let may_keep = len > copied && !self.copies_all() && message.is_aligned(BODY_ALIGN);
+        let may_keep = len > copied && message.is_aligned(BODY_ALIGN);
         let kept = match message.rendezvous() {
             Ok(message) => Ok(Data::Fetchable(message)),
             Err(message) if may_keep => message.keep().map(Data::Kept),
@@ -222,11 +222,6 @@ impl EventQueue {
             Data::Copied(packet, len)
         });
         self.push(Event::Message { from, head, data });
-    }
-
-    /// Whether all bodies are copied: an application's buffers of UCX are not ours to keep.
-    fn copies_all(&self) -> bool {
-        self.wake.is_some()
     }
 }
 
@@ -275,12 +270,5 @@ mod tests {
         event_fd.clear();
         queue.push(event());
         assert!(!is_woken() && !queue.is_empty());
-    }
-
-    #[test]
-    fn only_buffers_of_a_worker_of_ours_are_kept() {
-        assert!(!EventQueue::new(None).copies_all());
-        let event_fd = Arc::new(EventFd::new().unwrap());
-        assert!(EventQueue::new(Some(event_fd)).copies_all());
     }
 }

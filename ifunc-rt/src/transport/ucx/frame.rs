@@ -55,10 +55,15 @@ impl Frame {
         }
     }
 
+    /// Takes the buffer of UCX's that the body is in. The body is not read afterwards; its length is still known.
+    pub(super) fn take_kept(&mut self) -> Option<Kept> {
+        self.0.arrived_mut().kept.take()
+    }
+
     /// The memory of the frame: the packet, and the buffer of UCX's.
     #[inline(always)]
     pub(super) fn into_memory(mut self) -> (Packet, Option<Kept>) {
-        let kept = self.0.arrived_mut().kept.take();
+        let kept = self.take_kept();
         (self.0, kept)
     }
 }

@@ -46,6 +46,7 @@ pub(crate) mod fuzzing;
 mod gather;
 mod handshake;
 mod header;
+mod heap;
 mod link;
 mod listener;
 mod lock;

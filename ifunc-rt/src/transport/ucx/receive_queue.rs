@@ -169,6 +169,13 @@ impl ReceiveQueue {
         self.signs.arrived.store(true, Ordering::Release);
     }
 
+    /// Puts the frame back that was taken last.
+    pub(super) fn put_back(&mut self, frame: Frame) {
+        self.arrived.push_front(frame);
+        self.unread.set(self.unread.get() + 1);
+        self.signs.arrived.store(true, Ordering::Release);
+    }
+
     /// Frames that were not taken.
     #[cfg(test)]
     pub(super) fn arrived(&self) -> &VecDeque<Frame> {
@@ -179,7 +186,7 @@ impl ReceiveQueue {
         self.arrived.is_empty()
     }
 
-    /// The next frame, and whether its memory is to be given back as soon as it was executed.
+    /// The next frame, and whether credits are due as soon as it was executed.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<(Frame, bool)> {
         let frame = self.arrived.pop_front()?;
@@ -187,7 +194,7 @@ impl ReceiveQueue {
         self.signs
             .arrived
             .store(!self.arrived.is_empty(), Ordering::Release);
-        let is_due = frame.is_kept() || self.incoming.is_due(frame.len());
+        let is_due = self.incoming.is_due(frame.len());
         Some((frame, is_due))
     }
 

@@ -19,10 +19,6 @@ use super::table::{Connection, ConnectionId};
 use crate::transport::address::WorkerAddress;
 use crate::transport::window::Credits;
 
-/// Bodies from this length on are fetched over TCP, too, where UCX would: shorter ones come sooner if they are sent at once. An application's
-/// worker copies those.
-const FETCHED_OVER_TCP: usize = 512 << 10;
-
 impl Locked<'_> {
     /// A packet for a body of `len` bytes.
     pub(super) fn packet(&mut self, len: usize) -> Packet {
@@ -193,8 +189,8 @@ impl Connection {
             // The receiver learns by which endpoint it is answered.
             flags = flags | Flags::REPLY;
         }
-        if head.is_notice() || self.is_over_tcp && len < FETCHED_OVER_TCP {
-            // Never fetched.
+        if head.is_notice() || self.is_over_tcp {
+            // Never fetched: over TCP, what is sent at once comes sooner, and does not wait for the source's next call.
             flags = flags | Flags::EAGER;
         }
         let message = Parts {

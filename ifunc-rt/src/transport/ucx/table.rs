@@ -86,6 +86,8 @@ pub(super) struct State {
     pub(super) gather: Gather,
     /// Frames of all connections that were not taken yet.
     pub(super) unread: Unread,
+    /// Buffers of UCX's from which bodies are read now: the worker is not left meanwhile.
+    pub(super) being_read: usize,
     /// A connection has puts over TCP, which land in progress.
     pub(super) has_put_over_tcp: bool,
     /// Routes whose endpoints were flushed, which are closed after the other events.

@@ -463,7 +463,10 @@ impl<S: Shared> Inbound for Consumer<S> {
     }
 
     #[inline]
-    fn end_poll(&mut self, found: bool) {
+    fn end_poll(&mut self, found: bool, settles: bool) {
+        if settles {
+            self.settle();
+        }
         self.stream.end_poll(found);
     }
 

@@ -16,11 +16,11 @@ use crate::transport::{self, Body, Inbound, LinkError, Park};
 /// Frames in.
 pub(super) struct Receiver {
     handle: Arc<Handle>,
-    /// The frame that `peek` found. Once it is released its memory stays here until the lock is taken anyway; if credits are due, until
+    /// The frame that `peek` found. Once it is released its packet stays here until the lock is taken anyway; if credits are due, until
     /// the poll ends.
     frame: Option<Frame>,
     is_released: bool,
-    /// The frame's memory is to be given back as soon as it is released.
+    /// Credits are due as soon as the frame is released.
     is_due: bool,
     /// [`polls`](crate::transport::ucx::engine::Engine::polls) of the engine at the last poll that found nothing.
     polled: u64,
@@ -68,24 +68,22 @@ impl Receiver {
             receive_queues, pool, ..
         } = &mut *handler;
         let queue = receive_queues.get_mut(self.handle.id).ok_or(CLOSED)?;
-        let mut kept = None;
         // The credits of what was released are not due: they go with another message to the peer once they are many.
         if std::mem::take(&mut self.is_released)
             && let Some(frame) = self.frame.take()
         {
             queue.release(frame.len());
-            let packet;
-            (packet, kept) = frame.into_memory();
+            let (packet, _) = frame.into_memory();
             pool.give(packet);
         }
         match queue.take() {
-            Some((frame, is_due)) => (self.frame, self.is_due) = (Some(frame), is_due),
+            Some((frame, is_due)) => {
+                state.being_read += usize::from(frame.is_kept());
+                (self.frame, self.is_due) = (Some(frame), is_due);
+            }
             None => self.polled = engine.polls(),
         }
         drop(handler);
-        if let Some(kept) = kept {
-            worker.release(kept);
-        }
         if self.frame.is_some() {
             return Ok(());
         }
@@ -126,6 +124,26 @@ impl Receiver {
         self.frame.is_some() && !self.is_released
     }
 
+    /// Puts a frame that was not released back into its queue, if the worker may be left: nothing of UCX's is here between two polls then.
+    fn put_back(&mut self) {
+        if !self.has_frame() || self.handle.engine.attached().is_none() {
+            return;
+        }
+        let Some(frame) = self.frame.take_if(|frame| frame.is_kept()) else {
+            return;
+        };
+        let mut locked = self.handle.engine.lock();
+        locked.state.being_read -= 1;
+        let mut handler = locked.worker.handler();
+        match handler.receive_queues.get_mut(self.handle.id) {
+            Some(queue) => queue.put_back(frame),
+            None => {
+                drop(handler);
+                locked.release(frame);
+            }
+        }
+    }
+
     /// Gives back what was released.
     fn settle_up(&mut self) {
         if std::mem::take(&mut self.is_released) {
@@ -141,6 +159,15 @@ const PASSED: u32 = 64;
 fn is_empty(locked: &mut Locked<'_>, id: ConnectionId) -> bool {
     let is_open = connection(locked, id).is_ok_and(|connection| connection.gone.is_none());
     is_open && with_queue(&mut locked.worker, id, |queue| queue.is_empty()).unwrap_or(false)
+}
+
+/// Gives the buffer of UCX's back that a body was read from.
+#[cold]
+fn free_body(locked: &mut Locked<'_>, frame: &mut Frame) {
+    if let Some(kept) = frame.take_kept() {
+        locked.worker.release(kept);
+        locked.state.being_read -= 1;
+    }
 }
 
 /// Gives the memory of a frame back, and credits to the peer if they are due.
@@ -175,7 +202,11 @@ impl Inbound for Receiver {
     }
 
     fn release(&mut self) {
-        self.is_released = self.frame.is_some();
+        let Some(frame) = &mut self.frame else { return };
+        self.is_released = true;
+        if frame.is_kept() {
+            free_body(&mut self.handle.engine.lock(), frame);
+        }
     }
 
     fn is_drained(&self) -> bool {
@@ -183,6 +214,19 @@ impl Inbound for Receiver {
         // Outside of a poll, another look sends what is gathered.
         let ends = polling.is_here() || !polling.is_gathered();
         ends && !signs.arrived.load(Ordering::Acquire) && !signs.is_gone() && !self.owes()
+    }
+
+    fn end_poll(&mut self, _found: bool, settles: bool) {
+        self.put_back();
+        if settles {
+            self.settle();
+        }
+    }
+
+    fn has_arrived(&mut self) -> Result<bool, LinkError> {
+        let has_arrived = self.peek()?.is_some();
+        self.put_back();
+        Ok(has_arrived)
     }
 
     fn settle(&mut self) {
@@ -219,10 +263,11 @@ impl Park for Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // Where the worker cannot be used it is the application's, and what it brought was copied.
-        if let Some(frame) = self.frame.take()
+        // Where the worker cannot be used it is the application's, and no poll is under way: nothing of UCX's is here.
+        if let Some(mut frame) = self.frame.take()
             && let Some(mut locked) = self.handle.engine.lock_here()
         {
+            free_body(&mut locked, &mut frame);
             locked.release(frame);
         }
     }

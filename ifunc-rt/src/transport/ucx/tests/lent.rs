@@ -7,9 +7,9 @@ use ::ucx::{Features, Multi, Single};
 use super::attached::{Application, Lent, meet};
 use super::in_hand::{insert, open};
 use super::*;
-use crate::transport::ucx::WorkerOptions;
 use crate::transport::ucx::engine::Engine;
 use crate::transport::ucx::table::ConnectionId;
+use crate::transport::ucx::{WorkerError, WorkerOptions};
 
 /// How long a thread sleeps on an engine for which nothing happens; no longer than this.
 fn sleeps(engine: &Engine, most: Duration) -> Duration {
@@ -29,9 +29,9 @@ fn a_worker_that_wakes_nobody_is_polled_every_millisecond() {
     let short = Duration::from_millis(20);
     let lent = application.lend(false).unwrap();
     assert!(sleeps(&lent, short) >= short);
-    assert!(lent.detach());
+    assert!(lent.detach().is_ok());
     let lent = application.lend(true).unwrap();
-    assert!(lent.detach());
+    assert!(lent.detach().is_ok());
     assert!(sleeps(&lent, short) >= short);
 
     let lent = application.lend(true).unwrap();
@@ -40,7 +40,7 @@ fn a_worker_that_wakes_nobody_is_polled_every_millisecond() {
     let long = Duration::from_secs(30);
     let slept = (0..20).map(|_| sleeps(&lent, long)).max().unwrap();
     assert!(slept >= Duration::from_micros(900) && slept < long, "{slept:?}");
-    assert!(lent.detach());
+    assert!(lent.detach().is_ok());
     drop(application);
 }
 
@@ -55,7 +55,7 @@ fn a_worker_that_wakes_is_polled_twenty_times_a_second() {
     let long = Duration::from_secs(30);
     let slept = (0..3).map(|_| sleeps(&lent, long)).max().unwrap();
     assert!(slept >= Duration::from_millis(45) && slept < long, "{slept:?}");
-    assert!(lent.detach());
+    assert!(lent.detach().is_ok());
     drop(application);
 }
 
@@ -100,7 +100,7 @@ fn a_thread_that_waits_on_a_worker_that_listens_is_woken() {
     target.rx().disarm();
     lent_there.lock().state.acceptor.as_mut().unwrap().asleep = false;
     drop((source, target));
-    assert!(lent_here.detach() && lent_there.detach());
+    assert!(lent_here.detach().is_ok() && lent_there.detach().is_ok());
     drop((listener, over_there, ep));
     drop((here, there));
 }
@@ -141,13 +141,13 @@ fn a_worker_is_left_when_its_peers_have_everything() {
                 }
             });
         });
-        assert!(lent_here.detach());
+        assert!(lent_here.detach().is_ok());
         assert!(has_polled.load(Ordering::Relaxed), "it did not wait");
         assert!(lent_here.lock().state.connections.is_empty());
     });
     assert_eq!(body, Some((1, b"last".to_vec())));
     // Who is left already is not left again.
-    assert!(lent_here.detach() && lent_there.detach());
+    assert!(lent_here.detach().is_ok() && lent_there.detach().is_ok());
     drop((source, target, _gone, listener, over_there, ep));
     drop((here, there));
 }
@@ -176,7 +176,7 @@ fn only_connections_over_the_endpoint_that_is_gone_are_over() {
     let is_gone = |n: usize| lent.lock().state.connections[&ids[n]].gone.is_some();
     assert!(is_gone(0) && !is_gone(1));
     lent.lock().forget_all();
-    assert!(lent.detach());
+    assert!(lent.detach().is_ok());
     drop(eps);
     drop((here, there));
 }
@@ -213,7 +213,7 @@ fn bodies_that_reach_a_worker_of_the_applications_are_copied() {
         })
     });
     drop((source, target));
-    assert!(lent_here.detach() && lent_there.detach());
+    assert!(lent_here.detach().is_ok() && lent_there.detach().is_ok());
     drop((listener, over_there, ep));
     drop((here, there));
 }
@@ -244,7 +244,7 @@ fn a_target_hears_that_a_source_has_given_up() {
         receive(&mut target).is_err().then_some(())
     });
     drop(target);
-    assert!(lent_here.detach() && lent_there.detach());
+    assert!(lent_here.detach().is_ok() && lent_there.detach().is_ok());
     drop((listener, over_there, ep));
     drop((here, there));
 }
@@ -256,10 +256,78 @@ fn the_peer_of_a_worker_that_is_taken_back_learns_it() {
     }
     let mut lent = Lent::<Single>::new();
     let (mut source, _target) = meet(&mut *lent.listener, lent.over_there.call().unwrap());
-    assert!(lent.lent_there.detach());
+    assert!(lent.lent_there.detach().is_ok());
     wait_for("the end", || {
         lent.lent_here.poll();
         receive(&mut source).is_err().then_some(())
     });
-    assert!(lent.lent_here.detach());
+    assert!(lent.lent_here.detach().is_ok());
+}
+
+/// A body stays in UCX's buffer while a poll reads it, and the worker is not left meanwhile. Between two polls nothing is read.
+#[test]
+fn a_worker_is_not_left_while_a_poll_reads_from_its_buffers() {
+    if !has_ucx() {
+        return;
+    }
+    let Lent {
+        here,
+        there,
+        ep,
+        lent_here,
+        lent_there,
+        over_there,
+        mut listener,
+    } = Lent::<Single>::of(true);
+    let (mut source, mut target) = meet(&mut *listener, over_there.call().unwrap());
+    let being_read = || lent_there.lock().state.being_read;
+    let body = content(1, 8000);
+    let peek = |target: &mut Link, sequence| {
+        wait_for("a frame", || {
+            lent_here.poll();
+            let frame = target.rx().peek().unwrap()?;
+            let mut copied = vec![0; frame.body.len()];
+            frame.body.copy_to(&mut copied);
+            assert!(frame.sequence == sequence && copied == body);
+            Some(())
+        });
+    };
+    for _ in 0..3 {
+        send(&mut source, &body).unwrap().unwrap();
+    }
+    // The first one is peeked in one poll and released in the next.
+    for ends in [false, true] {
+        peek(&mut target, 1);
+        assert_eq!(being_read(), 1, "it was copied");
+        let error = lent_there.detach().unwrap_err();
+        assert!(matches!(error, WorkerError::InUse), "{error:?}");
+        assert!(
+            error.to_string().contains("when the poll has returned"),
+            "{error}"
+        );
+        if ends {
+            target.rx().release();
+            assert_eq!(being_read(), 0);
+        }
+        target.rx().end_poll(ends, !ends);
+        assert_eq!(being_read(), 0);
+    }
+    assert!(target.rx().has_arrived().unwrap());
+    assert_eq!(being_read(), 0);
+    // The second one's connection ends while it is read.
+    peek(&mut target, 2);
+    let id = lent_there.lock().state.connections.ids()[0];
+    lent_there.lock().forget(id);
+    assert!(lent_there.detach().is_err());
+    target.rx().end_poll(false, true);
+    assert_eq!(being_read(), 0);
+    // The third one was never peeked.
+    lent_there.detach().unwrap();
+    wait_for("its end", || target.rx().has_arrived().err());
+    assert!(target.rx().peek().is_err());
+    target.rx().end_poll(false, true);
+    drop((source, target));
+    lent_here.detach().unwrap();
+    drop((listener, over_there, ep));
+    drop((here, there));
 }

@@ -16,8 +16,8 @@ fn over_tcp_long_bodies_come_at_once_and_are_not_fetched() {
 
 /// Receives a body that UCX would let the target fetch, of a source that does nothing meanwhile but to send it.
 pub(super) fn receive_long_body() {
-    const LEN: usize = 300 << 10;
-    let mut pair = Pair::new(Mode::Messages, &ring(64, 1 << 20));
+    const LEN: usize = 1 << 20;
+    let mut pair = Pair::new(Mode::Messages, &ring(64, 2 << 20));
     send(&mut pair.source, &content(1, LEN)).unwrap().unwrap();
     let id = pair.of_target;
     wait_for("the frame", || {

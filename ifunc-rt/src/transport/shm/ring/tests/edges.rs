@@ -173,7 +173,7 @@ fn hints_tell_what_polls_find() {
     }
     // A stream is followed at a distance until it ends.
     for _ in 0..100 {
-        consumer.end_poll(true);
+        consumer.end_poll(true, false);
     }
     assert!(consumer.stream.waits());
     consumer.begin_poll();
