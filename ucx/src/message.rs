@@ -161,13 +161,20 @@ impl Message<'_> {
             .flatten()
     }
 
+    /// Whether [`keep`](Self::keep) keeps the data.
+    #[must_use]
+    #[inline]
+    pub fn may_be_kept(&self) -> bool {
+        self.has(UCP_AM_RECV_ATTR_FLAG_DATA) && !self.is_rendezvous()
+    }
+
     /// Keeps the data where they are.
     ///
     /// # Errors
     /// The message itself: its data are UCX's for this call alone, or have to be fetched.
     #[inline]
     pub fn keep(self) -> Result<Kept, Self> {
-        if !self.has(UCP_AM_RECV_ATTR_FLAG_DATA) || self.is_rendezvous() {
+        if !self.may_be_kept() {
             return Err(self);
         }
         Ok(Kept(self.take()))

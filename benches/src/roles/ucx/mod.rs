@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
+use ifunc_abi::frame::BODY_ALIGN;
 use ucx::{
     Buffer, Callback, Endpoint, ErrorMode, Features, Flags, Library, Message, Operation, Operations, Posted,
     Single, Status,
@@ -35,6 +36,9 @@ impl Handler for Nothing {
 pub(super) struct Receiver<H> {
     handler: H,
     buffers: Vec<Buffer<Fetch>>,
+    /// With `BENCH_UCX_COPIES=1`: a message that UCX does not let its receiver keep is copied before it is handled, as by a program
+    /// that handles messages outside of UCX's callbacks.
+    copies: bool,
 }
 
 /// A message that is being fetched.
@@ -70,6 +74,11 @@ impl<H: Handler> ucx::Handler for Receiver<H> {
         let (id, len) = (message.id(), message.len());
         let message = match message.rendezvous() {
             Ok(message) => message,
+            Err(message) if self.copies && !message.may_be_kept() => {
+                let mut buffer = self.buffer(Fetch { id, len });
+                message.copy_to(&mut buffer[..len]);
+                return self.fetched(worker, buffer);
+            }
             Err(message) => {
                 // SAFETY: the peers are the programs of this run, which do not write what they have sent.
                 return self.handler.message(worker, id, unsafe { message.as_slice() });
@@ -109,10 +118,11 @@ pub(super) struct Worker<H: Handler>(pub(super) ucx::Worker<Receiver<H>, Single>
 impl<H: Handler> Worker<H> {
     pub(super) fn new(features: Features, handler: H) -> Result<Self> {
         let ucx = Library::load()?;
-        let context = ucx.context(&ucx.config()?, features)?;
+        let context = ucx.context(&ucx.config()?, features)?.am_alignment(BODY_ALIGN);
         let receiver = Receiver {
             handler,
             buffers: Vec::new(),
+            copies: std::env::var_os("BENCH_UCX_COPIES").is_some(),
         };
         Ok(Self(context.worker(receiver)?))
     }

@@ -217,10 +217,11 @@ impl Attached {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn take_deferred(&self) -> Vec<Closing> {
-        if !self.has_deferred.load(Ordering::Acquire) {
-            return Vec::new();
-        }
+    pub(super) fn has_deferred(&self) -> bool {
+        self.has_deferred.load(Ordering::Acquire)
+    }
+
+    fn take_deferred(&self) -> Vec<Closing> {
         let mut deferred = self.deferred();
         self.has_deferred.store(false, Ordering::Release);
         std::mem::take(&mut *deferred)
@@ -267,6 +268,14 @@ impl Locked<'_> {
         // What came before the event queue was armed.
         if self.dispatch() {
             attached.event_fd.wake();
+        }
+    }
+
+    /// Closes what was dropped where the worker could not be used.
+    #[cold]
+    pub(super) fn close_deferred(&mut self, attached: &Attached) {
+        for what in attached.take_deferred() {
+            self.run_close(what);
         }
     }
 

@@ -252,8 +252,8 @@ impl Engine {
             attached.is_here(),
             "a UCX worker of UCS_THREAD_MODE_SINGLE is used by another thread than its own; help: use what is made of it on that thread only, or make the worker UCS_THREAD_MODE_MULTI"
         );
-        for what in attached.take_deferred() {
-            locked.run_close(what);
+        if attached.has_deferred() {
+            locked.close_deferred(attached);
         }
         locked
     }
@@ -344,7 +344,7 @@ impl<'a> Locked<'a> {
 }
 
 impl Locked<'_> {
-    fn run_close(&mut self, what: Closing) {
+    pub(super) fn run_close(&mut self, what: Closing) {
         match what {
             Closing::Connection(id) => self.close_connection(id),
             Closing::Acceptor => self.stop_listening(),
