@@ -239,6 +239,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 Err(error) => break error,
             }
         };
+        // The frame that is wrong is not read again.
+        link.split().1.end_poll(false, false);
         self.lose_received(link, &error.to_string());
         false
     }
