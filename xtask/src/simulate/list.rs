@@ -208,14 +208,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "credits are not returned",
         "connection/poll.rs",
-        "if L::Rx::IN_ORDER || !self.order.has_parked() {",
-        "if polled.processed > 64 {",
+        "let settles = L::Rx::IN_ORDER || !self.order.has_parked();",
+        "let settles = polled.processed > 64;",
     ),
     mutant(
         "parked frames give their credits back",
         "connection/poll.rs",
-        "if L::Rx::IN_ORDER || !self.order.has_parked() {",
-        "{",
+        "let settles = L::Rx::IN_ORDER || !self.order.has_parked();",
+        "let settles = true;",
     ),
     mutant(
         "a batch that is not over counts as processed",
