@@ -1,5 +1,6 @@
 //! Buffers that belong to an operation while it is under way.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -70,8 +71,10 @@ struct Line([u8; ALIGN]);
 pub(crate) struct Node<T> {
     /// The worker's `Inner`, while the operation is under way.
     pub(crate) owner: Handle<()>,
-    /// Its index among the worker's operations under way.
+    /// Its index among the worker's operations under way, once it is one of them.
     pub(crate) index: usize,
+    /// While UCX begins the operation: what is set if UCX ends it meanwhile. Otherwise null.
+    pub(crate) beginning: Handle<Cell<bool>>,
     lines: Vec<Line>,
     pub(crate) tag: T,
 }
@@ -90,6 +93,7 @@ impl<T> Buffer<T> {
         Self(Box::new(Node {
             owner: Handle(std::ptr::null_mut()),
             index: 0,
+            beginning: Handle(std::ptr::null_mut()),
             lines: vec![Line([0; ALIGN]); len.div_ceil(ALIGN)],
             tag,
         }))

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use ucx_sys::{
-    UCP_AM_RECV_ATTR_FLAG_DATA, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t, ucp_ep_h, ucp_tag_recv_info_t,
+    UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t, ucp_ep_h, ucp_tag_recv_info_t,
     ucs_status_t,
 };
 
@@ -13,7 +13,7 @@ use crate::buffer::{Buffer, Node};
 use crate::endpoint::EndpointId;
 use crate::handler::Handler;
 use crate::inner::{Inner, Registration};
-use crate::message::{Data, Message};
+use crate::message::{Data, Message, Readable};
 use crate::shared::Handle;
 
 /// `ucp_am_recv_callback_t`.
@@ -52,7 +52,17 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
     if inner.is_entered() {
         return message_late(inner, &message(&mut verdict));
     }
-    inner.enter(|handler, callback| handler.message(callback, message(&mut verdict)));
+    let is_here = param.recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
+    inner.enter(|handler, callback| {
+        let data = Readable {
+            at: data.cast_const().cast(),
+            len,
+            bytes: PhantomData,
+        };
+        if header_len > 0 || !is_here || !handler.data_only(registration.id, data) {
+            handler.message(callback, message(&mut verdict));
+        }
+    });
     verdict
 }
 
@@ -89,7 +99,10 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
             verdict: &mut verdict,
             bytes: PhantomData,
         };
-        handler.message(&mut inner.callback(), message);
+        let readable = message.data().filter(|_| message.header_len == 0);
+        if !readable.is_some_and(|data| handler.data_only(id, data)) {
+            handler.message(&mut inner.callback(), message);
+        }
         if is_rendezvous && verdict == UCS_OK {
             // The handler did not take the data that UCX keeps for it.
             let worker = inner.shared.serial;

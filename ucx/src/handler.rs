@@ -9,7 +9,7 @@ use ucx_sys::Status;
 use crate::buffer::Buffer;
 use crate::endpoint::EndpointId;
 use crate::inner::Inner;
-use crate::message::Message;
+use crate::message::{Message, Readable};
 use crate::operation::{Operations, sealed};
 
 /// What a program does with what happens to its worker. Called while the worker is used: by [`progress`](crate::Worker::progress)
@@ -21,6 +21,14 @@ pub trait Handler: Sized + 'static {
     /// An active message of an id that [is received](crate::Worker::receive) has arrived. A message that the handler neither
     /// copies nor keeps nor fetches is dropped.
     fn message(&mut self, worker: &mut Callback<'_, Self>, message: Message<'_>);
+
+    /// An active message without a header has arrived, whose data need not be fetched. Returns whether that was all; otherwise
+    /// [`message`](Self::message) gets it, too.
+    #[inline(always)]
+    fn data_only(&mut self, id: u16, data: Readable<'_>) -> bool {
+        let _ = (id, data);
+        false
+    }
 
     /// An operation that was [posted](Operations::post) has ended, and this is its buffer.
     fn completed(

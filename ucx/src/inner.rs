@@ -222,27 +222,34 @@ impl<H: Handler> Inner<H> {
         self.under_way.borrow().is_empty()
     }
 
-    /// An operation of this buffer is under way.
+    /// UCX has begun the operation of this buffer, and has not ended it.
     ///
     /// # Safety
     /// From a buffer, used by nothing else, and not linked.
-    #[inline(always)]
     pub(crate) unsafe fn link(&self, node: *mut Node<H::Tag>) {
         let mut under_way = self.under_way.borrow_mut();
         // SAFETY: the caller's promise.
-        unsafe { (*node).index = under_way.len() };
+        unsafe {
+            (*node).index = under_way.len();
+            (*node).beginning = Handle(std::ptr::null_mut());
+        }
         under_way.push(node);
     }
 
     /// The operation has ended.
     ///
     /// # Safety
-    /// Linked.
-    #[inline(always)]
+    /// Linked, or UCX begins the operation at this moment.
     pub(crate) unsafe fn unlink(&self, node: *mut Node<H::Tag>) {
-        let mut under_way = self.under_way.borrow_mut();
-        // SAFETY: the caller's promise; the node that takes its place is linked, too, and alive.
+        // SAFETY: the caller's promise: what is set is alive while UCX begins the operation. The node that takes this one's place is linked, too, and
+        // alive.
         unsafe {
+            if let Some(has_ended) = (*node).beginning.0.as_ref() {
+                has_ended.set(true);
+                (*node).beginning = Handle(std::ptr::null_mut());
+                return;
+            }
+            let mut under_way = self.under_way.borrow_mut();
             let index = (*node).index;
             under_way.swap_remove(index);
             if let Some(&moved) = under_way.get(index) {

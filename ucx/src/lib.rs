@@ -105,7 +105,7 @@ pub use endpoint::{Endpoint, EndpointId, ErrorMode};
 pub use handler::{Callback, Handler, HandlerGuard};
 pub use library::{Config, Context, Error, Features, Library};
 pub use memory::{Memory, Remote, RemoteMemory};
-pub use message::{Kept, Message, Rendezvous};
+pub use message::{Kept, Message, Readable, Rendezvous};
 pub use operation::{Begun, Flags, Operation, Operations, Posted, Request, Started};
 pub use worker::{Attributes, Mode, Multi, Serialized, Single, Worker};
 

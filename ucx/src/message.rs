@@ -49,6 +49,43 @@ pub struct Kept(pub(crate) Data);
 #[must_use = "the sender waits until the data are fetched or discarded"]
 pub struct Rendezvous(pub(crate) Data);
 
+/// The data of a message, where UCX has them during the callback. They may be in memory that the peer can write: they are copied, and no
+/// reference to them is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Readable<'a> {
+    pub(crate) at: *const u8,
+    pub(crate) len: usize,
+    pub(crate) bytes: PhantomData<&'a [u8]>,
+}
+
+impl Readable<'_> {
+    /// How many bytes there are.
+    #[must_use]
+    #[inline]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies data from an offset on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline]
+    pub fn copy_from(self, offset: usize, to: &mut [u8]) {
+        let len = self.len;
+        let fits = len.checked_sub(offset).is_some_and(|left| to.len() <= left);
+        assert!(fits, "{len} bytes of data");
+        // SAFETY: the data are readable for their length during the callback; `to` is nowhere else.
+        unsafe { copy(self.at.wrapping_add(offset), to) };
+    }
+}
+
 impl fmt::Debug for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
@@ -120,22 +157,24 @@ impl Message<'_> {
         self.data.addr().is_multiple_of(align)
     }
 
-    /// As [`copy_from`](Self::copy_from), from the beginning.
-    #[inline]
-    pub fn copy_to(&self, to: &mut [u8]) {
-        self.copy_from(0, to);
-    }
-
-    /// Copies data from an offset on.
+    /// Copies the beginning of the data.
     ///
     /// # Panics
-    /// If they are shorter than `offset` and `to`, or [have to be fetched](Self::is_rendezvous).
+    /// If they are shorter than `to`, or [have to be fetched](Self::is_rendezvous).
     #[inline]
-    pub fn copy_from(&self, offset: usize, to: &mut [u8]) {
-        let fits = self.len.checked_sub(offset).is_some_and(|left| to.len() <= left);
-        assert!(fits && !self.is_rendezvous(), "{} bytes of data", self.len);
-        // SAFETY: data that need not be fetched are readable for their length during the callback; `to` is nowhere else.
-        unsafe { copy(self.data.cast::<u8>().cast_const().wrapping_add(offset), to) };
+    pub fn copy_to(&self, to: &mut [u8]) {
+        let data = self.data().expect("the data have to be fetched");
+        data.copy_from(0, to);
+    }
+
+    /// The data where UCX has them, unless they [have to be fetched](Self::is_rendezvous).
+    #[inline]
+    pub(crate) fn data(&self) -> Option<Readable<'_>> {
+        (!self.is_rendezvous()).then_some(Readable {
+            at: self.data.cast_const().cast(),
+            len: self.len,
+            bytes: PhantomData,
+        })
     }
 
     /// The data where UCX has them; none if they [have to be fetched](Self::is_rendezvous).

@@ -1,5 +1,6 @@
 //! The operations of a worker, how one begins, and the request of one that is under way.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::{BitOr, Range};
@@ -224,19 +225,26 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
         }
         let id = buffer.id();
         let node: *mut Node<H::Tag> = buffer.into_raw();
+        let has_ended = Cell::new(false);
         // SAFETY: the node is from a buffer, and used by nothing else. Its memory is writable, and stays where it is until the
-        // operation has ended: `completed` makes a buffer of the node again, or the end of the worker does. The node is
-        // linked before UCX has it: UCX may end an operation inside of the call that begins it.
+        // operation has ended: `completed` makes a buffer of the node again, or the end of the worker does. UCX may end an operation
+        // inside of the call that begins it, or on another thread before the node is linked: then the node is not used any more, and
+        // callbacks of other threads pass the gate before they say so. An operation that UCX does not return calls nothing back.
         unsafe {
             (*node).owner = Handle(std::ptr::from_ref(inner).cast_mut().cast());
+            (*node).beginning = Handle((&raw const has_ended).cast_mut());
             let (at, len) = Node::memory(node);
-            inner.gated(|| inner.link(node));
             let request = issue(inner, operation, at, len, Some((cb, node.cast())));
             if UCS_PTR_IS_PTR(request) {
+                inner.gated(|| {
+                    if !has_ended.get() {
+                        inner.link(node);
+                    }
+                });
                 inner.resume();
                 return Ok(Begun::UnderWay(id));
             }
-            inner.gated(|| inner.unlink(node));
+            (*node).beginning = Handle(std::ptr::null_mut());
             let buffer = Buffer::from_raw(node);
             inner.resume();
             inner.ucx().check_ptr(request)?;

@@ -2,14 +2,15 @@
 //! connections' [receive queues](super::receive_queue).
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
-use ::ucx::{Buffer, Callback, EndpointId, Handler, Kept, Message, Rendezvous, Status};
+use ::ucx::{Buffer, Callback, EndpointId, Handler, Kept, Message, Readable, Rendezvous, Status};
 use ifunc_abi::frame::BODY_ALIGN;
 
 use super::handshake::LONGEST;
 use super::header::{HEADER, Head, MAX_PACKED_BODY, Name};
-use super::packed::{Entries, Entry, LENGTHS};
+use super::packed::{Entries, Entry, LENGTHS, Malformed};
 use super::packet::{Packet, Pool, Tag};
 use super::receive_queue::ReceiveQueues;
 use crate::os::EventFd;
@@ -151,24 +152,46 @@ impl EventQueue {
 
     /// The entries of a packed message, each in a packet of its own.
     #[inline(always)]
-    fn packed(&mut self, message: &Message<'_>) {
+    fn packed(&mut self, message: Readable<'_>) {
         let read = |at| {
             let mut word = [0; size_of::<u64>()];
             message.copy_from(at, &mut word);
             u64::from_le_bytes(word)
         };
         let to = Name(read(0));
-        for entry in Entries::new(message.len(), read) {
-            let Ok((entry, body)) = entry else {
-                return self.cut_off(to);
-            };
-            let len = body.len();
-            let mut packet = self.pool.take(len);
-            message.copy_from(body.start, packet.body_mut(len));
-            match self.receive_queues.receive_next(to, &entry, packet) {
-                Ok(()) => self.set_changed(),
-                Err(packet) => self.unusual(to, entry, packet),
-            }
+        let mut entries = Entries::new(message.len(), read);
+        // Nearly always there is one.
+        if let Some(first) = entries.next() {
+            self.entry(message, to, first);
+        }
+        if !entries.is_over() {
+            self.more_entries(message, to, entries);
+        }
+    }
+
+    #[inline(never)]
+    fn more_entries(&mut self, message: Readable<'_>, to: Name, entries: Entries<impl Fn(usize) -> u64>) {
+        for entry in entries {
+            self.entry(message, to, entry);
+        }
+    }
+
+    #[inline(always)]
+    fn entry(
+        &mut self,
+        message: Readable<'_>,
+        to: Name,
+        entry: Result<(Entry, Range<usize>), Malformed>,
+    ) {
+        let Ok((entry, body)) = entry else {
+            return self.cut_off(to);
+        };
+        let len = entry.len.into();
+        let mut packet = self.pool.take(len);
+        message.copy_from(body.start, packet.body_mut(len));
+        match self.receive_queues.receive_next(to, &entry, packet) {
+            Ok(()) => self.set_changed(),
+            Err(packet) => self.unusual(to, entry, packet),
         }
     }
 
@@ -228,12 +251,18 @@ impl EventQueue {
 impl Handler for EventQueue {
     type Tag = Tag;
 
-    /// Inlined, and so is [`packed`](EventQueue::packed), which it calls for nearly every message: UCX's arguments stay in registers.
+    /// Inlined, and so is [`packed`](EventQueue::packed): UCX's arguments stay in registers.
     #[inline(always)]
-    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
-        if message.header_len() == 0 && !message.is_rendezvous() && LENGTHS.contains(&message.len()) {
-            return self.packed(&message);
+    fn data_only(&mut self, _: u16, data: Readable<'_>) -> bool {
+        let is_packed = LENGTHS.contains(&data.len());
+        if is_packed {
+            self.packed(data);
         }
+        is_packed
+    }
+
+    #[inline(never)]
+    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
         self.with_header(message);
     }
 

@@ -151,7 +151,13 @@ impl<R: Fn(usize) -> u64> Entries<R> {
         }
     }
 
+    /// Whether there are no more.
     #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.at == self.len
+    }
+
+    #[inline(always)]
     fn word(&mut self) -> Result<u64, Malformed> {
         let at = self.at;
         if at + WORD > self.len {
@@ -161,7 +167,7 @@ impl<R: Fn(usize) -> u64> Entries<R> {
         Ok((self.read)(at))
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&mut self) -> Result<(Entry, Range<usize>), Malformed> {
         self.left = self.left.checked_sub(1).ok_or(Malformed)?;
         let word = self.word()?;
@@ -195,9 +201,9 @@ impl<R: Fn(usize) -> u64> Entries<R> {
 impl<R: Fn(usize) -> u64> Iterator for Entries<R> {
     type Item = Result<(Entry, Range<usize>), Malformed>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.at == self.len {
+        if self.is_over() {
             return None;
         }
         let entry = self.entry();

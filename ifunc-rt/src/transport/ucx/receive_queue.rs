@@ -2,7 +2,7 @@
 //! a message is the next frame of its connection, and nothing else follows from it. Everything else is an [event](super::events), which
 //! is dispatched when UCX has returned.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use ::ucx::{Serialized, Worker};
 use super::credits::{Incoming, send_window};
 use super::engine::{Core, Locked};
 use super::events::EventQueue;
-use super::frame::Frame;
+use super::frame::{Frame, Frames};
 use super::gather::Unread;
 use super::header::Name;
 use super::packed::Entry;
@@ -66,7 +66,7 @@ pub(super) struct ReceiveQueue {
     /// What the peer calls the connection.
     name: Name,
     /// In their order.
-    arrived: VecDeque<Frame>,
+    arrived: Frames,
     /// Those that overtook others, by sequence. There are at most as many as credits, because credits are given back for
     /// frames that were released, in order.
     early: BTreeMap<u32, Frame>,
@@ -92,7 +92,7 @@ impl ReceiveQueue {
         Self {
             id,
             name,
-            arrived: VecDeque::new(),
+            arrived: Frames::default(),
             early: BTreeMap::new(),
             next: 1,
             incoming: Incoming::new(size),
@@ -178,7 +178,7 @@ impl ReceiveQueue {
 
     /// Frames that were not taken.
     #[cfg(test)]
-    pub(super) fn arrived(&self) -> &VecDeque<Frame> {
+    pub(super) fn arrived(&self) -> &Frames {
         &self.arrived
     }
 
@@ -202,7 +202,7 @@ impl ReceiveQueue {
     pub(super) fn take_all(&mut self) -> Vec<Frame> {
         let early = std::mem::take(&mut self.early);
         self.unread.set(self.unread.get() - self.arrived.len());
-        self.arrived.drain(..).chain(early.into_values()).collect()
+        self.arrived.drain().chain(early.into_values()).collect()
     }
 
     /// The memory of a frame is free again. `true`: credits are due.

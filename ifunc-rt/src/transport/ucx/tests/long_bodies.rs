@@ -26,7 +26,7 @@ pub(super) fn receive_long_body() {
         let mut locked = pair.served.engine.lock();
         locked.progress();
         let mut handler = locked.worker.handler();
-        let frame = handler.receive_queues.get_mut(id)?.arrived().front()?;
+        let frame = handler.receive_queues.get_mut(id)?.arrived().iter().next()?;
         assert!(frame.is_kept(), "it was fetched");
         Some(())
     });
