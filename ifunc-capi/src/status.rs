@@ -31,8 +31,8 @@ pub enum ifunc_status {
     InvalidArgument = -2,
     /// An address does not parse.
     InvalidAddress = -3,
-    /// The target is being polled or serves, maybe by the caller itself: an invocation called the function. So it is with the worker of a
-    /// target or source that is being polled. Nothing was done.
+    /// The target is being polled or serves, maybe by the caller itself: an invocation called the function. Or a worker
+    /// is closed while a poll reads from its buffers. Nothing was done.
     InUse = -4,
     /// The object belongs to another thread.
     WrongThread = -5,

@@ -239,7 +239,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 Err(error) => break error,
             }
         };
-        // The frame that is wrong is not read again.
+        // Other exits have released their frame; this one gives it up.
         link.split().1.end_poll(false, false);
         self.lose_received(link, &error.to_string());
         false

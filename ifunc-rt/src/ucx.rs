@@ -28,7 +28,7 @@
 //!   the last event, then at intervals that double up to 1 ms.
 //! * The same id of active messages on both sides. UCX 1.13 replaces a handler without a word: **that an id is used twice
 //!   cannot be found out.** Choose one that the application, and libraries that share the worker, do not use. UCX keeps a table as long as the largest.
-//! * Nothing else. An `am_alignment` of 64 is worth having where payloads are longer than 64 KiB: they stay in UCX's buffer, and are copied
+//! * Nothing else. An `am_alignment` of 64 is worth having where payloads are longer than 4 KiB (over TCP, longer than 64 KiB): they stay in UCX's buffer, and are copied
 //!   where that is not aligned. Endpoints may have any mode of error handling, but see below.
 //!
 //! `from_raw` asks UCX for the worker's thread mode and its largest header of active messages, and registers the message,
@@ -152,7 +152,8 @@ impl Worker {
     /// Ends all connections, and lets go of the worker: the application may destroy it.
     ///
     /// # Errors
-    /// [`WorkerError::OtherThread`], and [`WorkerError::InUse`] in the middle of a poll; nothing was done.
+    /// [`WorkerError::OtherThread`]; [`WorkerError::InUse`] in the middle of a poll that is reading from a buffer of the worker's. Where several threads
+    /// may use the worker, polls on others are waited for, for 1 s at most. Nothing was done.
     pub fn close(&self) -> Result<(), WorkerError> {
         self.engine.detach()
     }

@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use ucx_sys::{
-    UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t, ucp_ep_h, ucp_tag_recv_info_t,
-    ucs_status_t,
+    UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t,
+    ucp_ep_h, ucp_tag_recv_info_t, ucs_status_t,
 };
 
 use crate::buffer::{Buffer, Node};

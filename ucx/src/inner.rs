@@ -349,3 +349,43 @@ impl<H: Handler> Inner<H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::{Features, Library};
+    use crate::message::Message;
+    use crate::worker::Worker;
+
+    struct Quiet;
+
+    impl Handler for Quiet {
+        type Tag = ();
+
+        fn message(&mut self, _: &mut Callback<'_, Self>, _: Message<'_>) {}
+    }
+
+    #[test]
+    fn an_operation_that_ends_while_it_begins_is_never_under_way() {
+        let Ok(ucx) = Library::load() else {
+            let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();
+            return assert!(!required, "UCX is required here");
+        };
+        let context = ucx.context(&ucx.config().unwrap(), Features::AM).unwrap();
+        let worker: Worker<Quiet> = context.worker(Quiet).unwrap();
+        let inner = worker.inner();
+        let (has_ended, node) = (Cell::new(false), Buffer::new(1, ()).into_raw());
+        // SAFETY: the node is from a buffer, used by nothing else, and linked where it is unlinked without a flag.
+        unsafe {
+            (*node).beginning = Handle((&raw const has_ended).cast_mut());
+            inner.unlink(node);
+            assert!(has_ended.get() && inner.is_last() && (*node).beginning.0.is_null());
+            (*node).beginning = Handle((&raw const has_ended).cast_mut());
+            inner.link(node);
+            assert!(!inner.is_last() && (*node).beginning.0.is_null());
+            inner.unlink(node);
+            assert!(inner.is_last());
+            drop(Buffer::from_raw(node));
+        }
+    }
+}

@@ -319,6 +319,17 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         Self::from_inner(Inner::new(shared, worker, handler, owner))
     }
 
+    /// Stops receiving messages on an application's worker, of every id. The data of those before can be released until it is
+    /// [left](Self::detach).
+    pub fn take_handlers_back(&mut self) {
+        let ids: Vec<u16> = self.inner().registrations.borrow().keys().copied().collect();
+        for id in ids {
+            if self.set_handler(id, None, std::ptr::null_mut()).is_ok() {
+                self.inner().registrations.borrow_mut().remove(&id);
+            }
+        }
+    }
+
     /// Leaves an application's worker: it does nothing from now on. `false`: UCX keeps a callback, and so its memory.
     ///
     /// # Panics
@@ -330,12 +341,8 @@ impl<H: Handler, M: Mode> Worker<H, M> {
             return inner.registrations.borrow().is_empty();
         }
         inner.run_deferred();
-        let ids: Vec<u16> = inner.registrations.borrow().keys().copied().collect();
-        for id in ids {
-            if self.set_handler(id, None, std::ptr::null_mut()).is_ok() {
-                inner.registrations.borrow_mut().remove(&id);
-            }
-        }
+        self.take_handlers_back();
+        let inner = self.inner();
         inner.drop_keys();
         inner.closed.set(true);
         inner.shared.close();

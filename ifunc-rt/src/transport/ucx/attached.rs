@@ -24,6 +24,9 @@ use crate::driver::biased::this_thread;
 use crate::os::{Epoll, EventFd, EventFlags};
 use crate::transport::LinkError;
 
+/// Between two attempts to leave a worker from whose buffers another thread's poll is reading.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_micros(50);
+
 /// How ifunc uses a worker of the application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -304,6 +307,9 @@ impl Locked<'_> {
             let until = Instant::now() + LINGER;
             self.progress_until(until, |locked| locked.worker.under_way() == 0);
         }
+        // Until here messages may come in calls of UCX on other threads; their buffers are given back while the worker is here.
+        self.worker.take_handlers_back();
+        self.dispatch();
         if !self.worker.detach() {
             tracing::warn!("a UCX worker keeps a callback of ifunc's, and its memory");
         }
@@ -338,7 +344,8 @@ impl Engine {
     /// Leaves a worker of the application's.
     ///
     /// # Errors
-    /// Another thread must, or this one later; nothing was done.
+    /// [`WorkerError::OtherThread`] where another thread must. [`WorkerError::InUse`] where a poll is reading a body in a buffer of UCX's: at
+    /// once if this thread alone polls, otherwise after [`LINGER`]. Nothing was done.
     pub(crate) fn detach(&self) -> Result<(), WorkerError> {
         let Some(attached) = self.attached() else {
             return Ok(());
@@ -346,11 +353,19 @@ impl Engine {
         if !attached.is_here() {
             return Err(WorkerError::OtherThread);
         }
-        let mut locked = self.lock();
-        if locked.state.being_read > 0 {
-            return Err(WorkerError::InUse);
+        let until = Instant::now() + LINGER;
+        loop {
+            let mut locked = self.lock();
+            if locked.state.being_read == 0 {
+                locked.detach(attached);
+                return Ok(());
+            }
+            drop(locked);
+            if attached.thread.is_some() || Instant::now() >= until {
+                return Err(WorkerError::InUse);
+            }
+            // Polls on other threads end, unless one runs a function that does not.
+            std::thread::sleep(BETWEEN_ATTEMPTS);
         }
-        locked.detach(attached);
-        Ok(())
     }
 }

@@ -177,12 +177,7 @@ impl EventQueue {
     }
 
     #[inline(always)]
-    fn entry(
-        &mut self,
-        message: Readable<'_>,
-        to: Name,
-        entry: Result<(Entry, Range<usize>), Malformed>,
-    ) {
+    fn entry(&mut self, message: Readable<'_>, to: Name, entry: Result<(Entry, Range<usize>), Malformed>) {
         let Ok((entry, body)) = entry else {
             return self.cut_off(to);
         };

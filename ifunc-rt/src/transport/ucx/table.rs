@@ -86,7 +86,7 @@ pub(super) struct State {
     pub(super) gather: Gather,
     /// Frames of all connections that were not taken yet.
     pub(super) unread: Unread,
-    /// Buffers of UCX's from which bodies are read now: the worker is not left meanwhile.
+    /// Buffers of UCX's from which polls are reading bodies. [`Engine::detach`](super::engine::Engine::detach) refuses meanwhile.
     pub(super) being_read: usize,
     /// A connection has puts over TCP, which land in progress.
     pub(super) has_put_over_tcp: bool,

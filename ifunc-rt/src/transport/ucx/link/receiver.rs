@@ -124,7 +124,7 @@ impl Receiver {
         self.frame.is_some() && !self.is_released
     }
 
-    /// Puts a frame that was not released back into its queue, if the worker may be left: nothing of UCX's is here between two polls then.
+    /// On an application's worker, which may be left between two polls: puts a frame in a buffer of UCX's that was not released back into its queue.
     fn put_back(&mut self) {
         if !self.has_frame() || self.handle.engine.attached().is_none() {
             return;
@@ -192,7 +192,8 @@ impl Inbound for Receiver {
         Ok(frame.map(|frame| transport::Frame {
             sequence: frame.sequence(),
             words: frame.words(),
-            // SAFETY: the memory is the frame's until `release`, which needs `self` mutably; UCX's is there as long as the engine.
+            // SAFETY: the memory is the frame's until `release`, which needs `self` mutably. A buffer of UCX's stays: a worker is not left while
+            // `being_read` counts it, and the end of the poll puts the frame back.
             body: unsafe { Body::new(frame.body(), frame.len()) },
         }))
     }
@@ -263,7 +264,7 @@ impl Park for Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // Where the worker cannot be used it is the application's, and no poll is under way: nothing of UCX's is here.
+        // Where the worker cannot be used it is the application's, and no poll is under way: nothing of UCX's is here, unless one panicked.
         if let Some(mut frame) = self.frame.take()
             && let Some(mut locked) = self.handle.engine.lock_here()
         {
