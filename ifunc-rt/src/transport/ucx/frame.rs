@@ -147,7 +147,7 @@ mod tests {
             for sequence in 0..round {
                 assert_eq!(frames.pop_front().unwrap().sequence(), sequence);
             }
-            assert!(frames.is_empty() && frames.len() == 0);
+            assert!(frames.is_empty() && frames.pop_front().is_none());
         }
         (0..3).for_each(|sequence| frames.push_back(frame(sequence)));
         let drained: Vec<u32> = frames.drain().map(|frame| frame.sequence()).collect();
