@@ -84,7 +84,7 @@ pub unsafe extern "C" fn ifunc_worker_peer_gone(
 }
 
 /// Ends all connections, and lets go of the worker: the application may destroy it. `IFUNC_STATUS_IN_USE` in the middle of a poll that reads from
-/// a buffer of the worker's: nothing was done. On a worker of `UCS_THREAD_MODE_MULTI`, polls of other threads are waited for, for 1 s at most.
+/// a buffer of the worker's: nothing was done. Polls on other threads are waited for, for 1 s at most.
 /// `worker` must not be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ifunc_worker_close(worker: *const ifunc_worker) -> ifunc_status {

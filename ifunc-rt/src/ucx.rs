@@ -152,8 +152,8 @@ impl Worker {
     /// Ends all connections, and lets go of the worker: the application may destroy it.
     ///
     /// # Errors
-    /// [`WorkerError::OtherThread`]; [`WorkerError::InUse`] in the middle of a poll that is reading from a buffer of the worker's. Where several threads
-    /// may use the worker, polls on others are waited for, for 1 s at most. Nothing was done.
+    /// [`WorkerError::OtherThread`]; [`WorkerError::InUse`] in the middle of a poll that is reading from a buffer of the worker's. Polls on other
+    /// threads are waited for, for 1 s at most. Nothing was done.
     pub fn close(&self) -> Result<(), WorkerError> {
         self.engine.detach()
     }

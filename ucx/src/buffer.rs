@@ -73,7 +73,8 @@ pub(crate) struct Node<T> {
     pub(crate) owner: Handle<()>,
     /// Its index among the worker's operations under way, once it is one of them.
     pub(crate) index: usize,
-    /// While UCX begins the operation: what is set if UCX ends it meanwhile. Otherwise null.
+    /// `post` points this at a flag on its stack while it calls UCX. `unlink` sets the flag if UCX ends the operation before `post` has linked
+    /// the node. Otherwise null.
     pub(crate) beginning: Handle<Cell<bool>>,
     lines: Vec<Line>,
     pub(crate) tag: T,

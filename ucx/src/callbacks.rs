@@ -52,14 +52,14 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
     if inner.is_entered() {
         return message_late(inner, &message(&mut verdict));
     }
-    let is_here = param.recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
+    let is_eager = param.recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
     inner.enter(|handler, callback| {
         let data = Readable {
             at: data.cast_const().cast(),
             len,
             bytes: PhantomData,
         };
-        if header_len > 0 || !is_here || !handler.data_only(registration.id, data) {
+        if header_len > 0 || !is_eager || !handler.data_only(registration.id, data) {
             handler.message(callback, message(&mut verdict));
         }
     });
@@ -122,7 +122,7 @@ macro_rules! on_end {
         #[doc = concat!("`", $type, "`.")]
         ///
         /// # Safety
-        /// Called by UCX, with a linked node as `user_data`.
+        /// Called by UCX, with the node of an operation that it ends as `user_data`.
         pub(crate) unsafe extern "C" fn $name<H: Handler>(
             request: *mut c_void,
             status: ucs_status_t,
@@ -146,12 +146,12 @@ on_end!(
 /// # Safety
 /// As for [`on_sent`].
 unsafe fn completed<H: Handler>(request: *mut c_void, status: ucs_status_t, node: *mut Node<H::Tag>) {
-    // SAFETY: a linked node is alive, and so is the worker that it names: it waits for its operations, or for their end by itself.
+    // SAFETY: until its operation has ended a node is alive, and so is the worker that it names: it waits for its operations, or for their end by itself.
     let owner = unsafe { (*node).owner.0 }.cast::<Inner<H>>();
     // SAFETY: as above.
     let inner = unsafe { &*owner };
     let gate = inner.gate();
-    // SAFETY: the request has ended, and is known by its node alone: this is its last use. The node is linked, and UCX is done
+    // SAFETY: the request has ended, and is known by its node alone: this is its last use. The node is linked or about to be, and UCX is done
     // with it.
     let buffer = unsafe {
         inner.ucx().ucp_request_free(request);

@@ -22,8 +22,8 @@ pub trait Handler: Sized + 'static {
     /// copies nor keeps nor fetches is dropped.
     fn message(&mut self, worker: &mut Callback<'_, Self>, message: Message<'_>);
 
-    /// An active message without a header has arrived, whose data need not be fetched. Returns whether that was all; otherwise
-    /// [`message`](Self::message) gets it, too.
+    /// An active message without a header has arrived, whose data need not be fetched. If the handler returns `true`, it has consumed the
+    /// message; otherwise [`message`](Self::message) is called with it.
     #[inline(always)]
     fn data_only(&mut self, id: u16, data: Readable<'_>) -> bool {
         let _ = (id, data);

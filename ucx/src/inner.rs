@@ -225,7 +225,7 @@ impl<H: Handler> Inner<H> {
     /// UCX has begun the operation of this buffer, and has not ended it.
     ///
     /// # Safety
-    /// From a buffer, used by nothing else, and not linked.
+    /// From a buffer, used by nothing but UCX, and not linked.
     pub(crate) unsafe fn link(&self, node: *mut Node<H::Tag>) {
         let mut under_way = self.under_way.borrow_mut();
         // SAFETY: the caller's promise.
@@ -239,7 +239,7 @@ impl<H: Handler> Inner<H> {
     /// The operation has ended.
     ///
     /// # Safety
-    /// Linked, or UCX begins the operation at this moment.
+    /// The node is linked, or the `post` that began the operation has not linked it yet.
     pub(crate) unsafe fn unlink(&self, node: *mut Node<H::Tag>) {
         // SAFETY: the caller's promise: what is set is alive while UCX begins the operation. The node that takes this one's place is linked, too, and
         // alive.

@@ -319,8 +319,8 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         Self::from_inner(Inner::new(shared, worker, handler, owner))
     }
 
-    /// Stops receiving messages on an application's worker, of every id. The data of those before can be released until it is
-    /// [left](Self::detach).
+    /// Stops receiving messages on an application's worker, of every id. The data of earlier messages can be released until the
+    /// worker is [left](Self::detach).
     pub fn take_handlers_back(&mut self) {
         let ids: Vec<u16> = self.inner().registrations.borrow().keys().copied().collect();
         for id in ids {

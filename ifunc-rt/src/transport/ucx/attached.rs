@@ -345,7 +345,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`WorkerError::OtherThread`] where another thread must. [`WorkerError::InUse`] where a poll is reading a body in a buffer of UCX's: at
-    /// once if this thread alone polls, otherwise after [`LINGER`]. Nothing was done.
+    /// once if it is this thread's, otherwise after [`LINGER`]. Nothing was done.
     pub(crate) fn detach(&self) -> Result<(), WorkerError> {
         let Some(attached) = self.attached() else {
             return Ok(());
@@ -360,11 +360,11 @@ impl Engine {
                 locked.detach(attached);
                 return Ok(());
             }
-            drop(locked);
-            if attached.thread.is_some() || Instant::now() >= until {
+            if locked.state.reader == this_thread() || Instant::now() >= until {
                 return Err(WorkerError::InUse);
             }
-            // Polls on other threads end, unless one runs a function that does not.
+            drop(locked);
+            // Another thread's poll ends soon, unless it runs a function that does not.
             std::thread::sleep(BETWEEN_ATTEMPTS);
         }
     }

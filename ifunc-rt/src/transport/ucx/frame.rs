@@ -73,7 +73,7 @@ impl Frame {
 /// Frames in their order. Nearly always there is one at most, which does not go through the ring of those behind it.
 #[derive(Default)]
 pub(super) struct Frames {
-    /// `None`: there are no others, either.
+    /// If this is `None`, `others` is empty.
     first: Option<Frame>,
     others: VecDeque<Frame>,
 }

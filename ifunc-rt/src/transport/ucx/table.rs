@@ -88,6 +88,8 @@ pub(super) struct State {
     pub(super) unread: Unread,
     /// Buffers of UCX's from which polls are reading bodies. [`Engine::detach`](super::engine::Engine::detach) refuses meanwhile.
     pub(super) being_read: usize,
+    /// The thread that took the last of them.
+    pub(super) reader: usize,
     /// A connection has puts over TCP, which land in progress.
     pub(super) has_put_over_tcp: bool,
     /// Routes whose endpoints were flushed, which are closed after the other events.

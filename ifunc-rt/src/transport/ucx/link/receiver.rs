@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use ::ucx::Operations as _;
 
 use super::{CLOSED, Handle, connection};
+use crate::driver::biased::this_thread;
 use crate::transport::ucx::engine::{Core, Locked};
 use crate::transport::ucx::events::EventQueue;
 use crate::transport::ucx::frame::Frame;
@@ -78,7 +79,10 @@ impl Receiver {
         }
         match queue.take() {
             Some((frame, is_due)) => {
-                state.being_read += usize::from(frame.is_kept());
+                if frame.is_kept() {
+                    state.being_read += 1;
+                    state.reader = this_thread();
+                }
                 (self.frame, self.is_due) = (Some(frame), is_due);
             }
             None => self.polled = engine.polls(),
