@@ -213,7 +213,7 @@ fn bodies_are_aligned_also_where_ucx_does_not_align() {
             for frame in arrived.iter() {
                 assert!(
                     frame.body().addr().is_multiple_of(BODY_ALIGN),
-                    "{}",
+                    "kept: {}",
                     frame.is_kept()
                 );
             }
