@@ -28,8 +28,8 @@
 //!   the last event, then at intervals that double up to 1 ms.
 //! * The same id of active messages on both sides. UCX 1.13 replaces a handler without a word: **that an id is used twice
 //!   cannot be found out.** Choose one that the application, and libraries that share the worker, do not use. UCX keeps a table as long as the largest.
-//! * Nothing else. An `am_alignment` of 64 is worth having where payloads are longer than 4 KiB (over TCP, longer than 64 KiB): they stay in UCX's buffer, and are copied
-//!   where that is not aligned. Endpoints may have any mode of error handling, but see below.
+//! * Nothing else. An `am_alignment` of 64 is worth having where payloads are longer than 4 KiB (over TCP, longer than 64 KiB): they stay in
+//!   UCX's buffer, and are copied where that is not aligned. Endpoints may have any mode of error handling, but see below.
 //!
 //! `from_raw` asks UCX for the worker's thread mode and its largest header of active messages, and registers the message,
 //! which fails without `UCP_FEATURE_AM` if UCX was built to check parameters (Debian's is). Neither UCX 1.13 nor newer versions

@@ -5,13 +5,13 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use ucx_sys::{
-    UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t,
-    ucp_ep_h, ucp_tag_recv_info_t, ucs_status_t,
+    UCP_AM_RECV_ATTR_FLAG_DATA, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t, ucp_ep_h, ucp_tag_recv_info_t,
+    ucs_status_t,
 };
 
 use crate::buffer::{Buffer, Node};
 use crate::endpoint::EndpointId;
-use crate::handler::Handler;
+use crate::handler::{Callback, Handler};
 use crate::inner::{Inner, Registration};
 use crate::message::{Data, Message, Readable};
 use crate::shared::Handle;
@@ -52,18 +52,25 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
     if inner.is_entered() {
         return message_late(inner, &message(&mut verdict));
     }
-    let is_eager = param.recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
     inner.enter(|handler, callback| {
-        let data = Readable {
-            at: data.cast_const().cast(),
-            len,
-            bytes: PhantomData,
-        };
-        if header_len > 0 || !is_eager || !handler.data_only(registration.id, data) {
-            handler.message(callback, message(&mut verdict));
-        }
+        let data = Readable::new(param.recv_attr, data, len).filter(|_| header_len == 0);
+        call_handler(handler, callback, registration.id, data, || message(&mut verdict));
     });
     verdict
+}
+
+/// Gives the handler a message. `data`: those of one that has nothing else, and need not be fetched.
+#[inline(always)]
+fn call_handler<'a, H: Handler>(
+    handler: &mut H,
+    callback: &mut Callback<'_, H>,
+    id: u16,
+    data: Option<Readable<'_>>,
+    message: impl FnOnce() -> Message<'a>,
+) {
+    if !data.is_some_and(|data| handler.data_only(id, data)) {
+        handler.message(callback, message());
+    }
 }
 
 /// Delivers a message after the call of the handler: a copy of what need not be fetched.
@@ -99,10 +106,8 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
             verdict: &mut verdict,
             bytes: PhantomData,
         };
-        let readable = message.data().filter(|_| message.header_len == 0);
-        if !readable.is_some_and(|data| handler.data_only(id, data)) {
-            handler.message(&mut inner.callback(), message);
-        }
+        let readable = Readable::new(param.recv_attr, message.data, len).filter(|_| header.is_empty());
+        call_handler(handler, &mut inner.callback(), id, readable, || message);
         if is_rendezvous && verdict == UCS_OK {
             // The handler did not take the data that UCX keeps for it.
             let worker = inner.shared.serial;
@@ -146,13 +151,14 @@ on_end!(
 /// # Safety
 /// As for [`on_sent`].
 unsafe fn completed<H: Handler>(request: *mut c_void, status: ucs_status_t, node: *mut Node<H::Tag>) {
-    // SAFETY: until its operation has ended a node is alive, and so is the worker that it names: it waits for its operations, or for their end by itself.
+    // SAFETY: until its operation has ended a node is alive, and so is the worker that it names: it waits for its operations, or for their end by
+    // itself.
     let owner = unsafe { (*node).owner.0 }.cast::<Inner<H>>();
     // SAFETY: as above.
     let inner = unsafe { &*owner };
     let gate = inner.gate();
-    // SAFETY: the request has ended, and is known by its node alone: this is its last use. The node is linked or about to be, and UCX is done
-    // with it.
+    // SAFETY: the request has ended, and is known by its node alone: this is its last use. The node is linked, or its `post` has not linked it yet,
+    // and UCX is done with it.
     let buffer = unsafe {
         inner.ucx().ucp_request_free(request);
         inner.unlink(node);

@@ -53,12 +53,22 @@ pub struct Rendezvous(pub(crate) Data);
 /// reference to them is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Readable<'a> {
-    pub(crate) at: *const u8,
-    pub(crate) len: usize,
-    pub(crate) bytes: PhantomData<&'a [u8]>,
+    at: *const u8,
+    len: usize,
+    bytes: PhantomData<&'a [u8]>,
 }
 
 impl Readable<'_> {
+    /// Those of a message with these attributes; `None` where they have to be fetched.
+    #[inline(always)]
+    pub(crate) fn new(attributes: u64, data: *mut c_void, len: usize) -> Option<Self> {
+        (attributes & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) == 0).then_some(Self {
+            at: data.cast_const().cast(),
+            len,
+            bytes: PhantomData,
+        })
+    }
+
     /// How many bytes there are.
     #[must_use]
     #[inline]
@@ -163,18 +173,9 @@ impl Message<'_> {
     /// If they are shorter than `to`, or [have to be fetched](Self::is_rendezvous).
     #[inline]
     pub fn copy_to(&self, to: &mut [u8]) {
-        let data = self.data().expect("the data have to be fetched");
+        let data = Readable::new(self.attributes, self.data, self.len);
+        let data = data.expect("the data have to be fetched");
         data.copy_from(0, to);
-    }
-
-    /// The data where UCX has them, unless they [have to be fetched](Self::is_rendezvous).
-    #[inline]
-    pub(crate) fn data(&self) -> Option<Readable<'_>> {
-        (!self.is_rendezvous()).then_some(Readable {
-            at: self.data.cast_const().cast(),
-            len: self.len,
-            bytes: PhantomData,
-        })
     }
 
     /// The data where UCX has them; none if they [have to be fetched](Self::is_rendezvous).

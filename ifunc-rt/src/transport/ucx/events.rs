@@ -211,10 +211,24 @@ impl EventQueue {
             data,
         });
     }
+}
 
-    /// A message with a header of UCX's, or none of ours.
+impl Handler for EventQueue {
+    type Tag = Tag;
+
+    /// Inlined, and so is [`packed`](EventQueue::packed): UCX's arguments stay in registers.
+    #[inline(always)]
+    fn data_only(&mut self, _: u16, data: Readable<'_>) -> bool {
+        let is_packed = LENGTHS.contains(&data.len());
+        if is_packed {
+            self.packed(data);
+        }
+        is_packed
+    }
+
+    /// One with a header of UCX's, or that is none of ours.
     #[inline(never)]
-    fn with_header(&mut self, message: Message<'_>) {
+    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
         let (from, len) = (message.sender(), message.len());
         let mut head = Header::Unknown;
         // Notices are decoded as a whole; the longest has the address of a worker.
@@ -240,25 +254,6 @@ impl EventQueue {
             Data::Copied(packet, len)
         });
         self.push(Event::Message { from, head, data });
-    }
-}
-
-impl Handler for EventQueue {
-    type Tag = Tag;
-
-    /// Inlined, and so is [`packed`](EventQueue::packed): UCX's arguments stay in registers.
-    #[inline(always)]
-    fn data_only(&mut self, _: u16, data: Readable<'_>) -> bool {
-        let is_packed = LENGTHS.contains(&data.len());
-        if is_packed {
-            self.packed(data);
-        }
-        is_packed
-    }
-
-    #[inline(never)]
-    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
-        self.with_header(message);
     }
 
     fn completed(&mut self, _: &mut Callback<'_, Self>, buffer: Buffer<Tag>, result: Result<(), Status>) {

@@ -117,7 +117,7 @@ impl Frames {
     }
 
     #[cfg(test)]
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Frame> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Frame> {
         self.first.iter().chain(&self.others)
     }
 }

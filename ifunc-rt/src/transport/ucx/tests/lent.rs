@@ -182,7 +182,7 @@ fn only_connections_over_the_endpoint_that_is_gone_are_over() {
     drop((here, there));
 }
 
-/// An application's worker may receive where UCX likes. What is not aligned is copied.
+/// Without an `am_alignment`, UCX may deliver a body at any address. The runtime copies one that is not aligned to 64 bytes.
 #[test]
 fn bodies_are_aligned_also_where_ucx_does_not_align() {
     if !has_ucx() {
@@ -271,6 +271,18 @@ fn the_peer_of_a_worker_that_is_taken_back_learns_it() {
     assert!(lent.lent_here.detach().is_ok());
 }
 
+/// Peeks this frame.
+fn peek(sender: &Engine, target: &mut Link, (sequence, body): (u32, &[u8])) {
+    wait_for("a frame", || {
+        sender.poll();
+        let frame = target.rx().peek().unwrap()?;
+        let mut copied = vec![0; frame.body.len()];
+        frame.body.copy_to(&mut copied);
+        assert!(frame.sequence == sequence && copied == body);
+        Some(())
+    });
+}
+
 /// A body stays in UCX's buffer while a poll reads it, and the worker is not left meanwhile. Between two polls nothing is read.
 #[test]
 fn a_worker_is_not_left_while_a_poll_reads_from_its_buffers() {
@@ -289,16 +301,7 @@ fn a_worker_is_not_left_while_a_poll_reads_from_its_buffers() {
     let (mut source, mut target) = meet(&mut *listener, over_there.call().unwrap());
     let being_read = || lent_there.lock().state.being_read;
     let body = content(1, 8000);
-    let peek = |target: &mut Link, sequence| {
-        wait_for("a frame", || {
-            lent_here.poll();
-            let frame = target.rx().peek().unwrap()?;
-            let mut copied = vec![0; frame.body.len()];
-            frame.body.copy_to(&mut copied);
-            assert!(frame.sequence == sequence && copied == body);
-            Some(())
-        });
-    };
+    let peek = |target: &mut Link, sequence| peek(&lent_here, target, (sequence, &body));
     for _ in 0..3 {
         send(&mut source, &body).unwrap().unwrap();
     }
@@ -339,33 +342,21 @@ fn a_worker_is_not_left_while_a_poll_reads_from_its_buffers() {
     drop((here, there));
 }
 
-/// A poll of another thread's is waited for where several threads may use the worker.
+/// A worker that several threads may use is left when the poll of another thread has ended.
 #[test]
 fn a_worker_is_left_when_another_threads_poll_has_ended() {
     if !has_ucx() {
         return;
     }
-    let Lent {
-        here,
-        there,
-        ep,
-        lent_here,
-        lent_there,
-        over_there,
-        mut listener,
-    } = Lent::<Multi>::of(true);
-    let (mut source, mut target) = meet(&mut *listener, over_there.call().unwrap());
-    let peek = |source: &mut Link, target: &mut Link| {
-        send(source, &content(1, 8000)).unwrap().unwrap();
-        wait_for("a frame", || {
-            lent_here.poll();
-            target.rx().peek().unwrap().map(|_| ())
-        });
-        assert_eq!(lent_there.lock().state.being_read, 1, "it was copied");
-    };
-    peek(&mut source, &mut target);
+    let mut lent = Lent::<Multi>::of(true);
+    let (mut source, mut target) = meet(&mut *lent.listener, lent.over_there.call().unwrap());
+    let body = content(1, 8000);
+    send(&mut source, &body).unwrap().unwrap();
+    peek(&lent.lent_here, &mut target, (1, &body));
+    assert_eq!(lent.lent_there.lock().state.being_read, 1, "it was copied");
     std::thread::scope(|scope| {
-        let leaving = scope.spawn(|| lent_there.detach());
+        let leaving = scope.spawn(|| lent.lent_there.detach());
+        // Nothing tells that it waits.
         std::thread::sleep(Duration::from_millis(50));
         assert!(!leaving.is_finished());
         target.rx().release();
@@ -373,7 +364,5 @@ fn a_worker_is_left_when_another_threads_poll_has_ended() {
         assert!(leaving.join().unwrap().is_ok());
     });
     drop((source, target));
-    lent_here.detach().unwrap();
-    drop((listener, over_there, ep));
-    drop((here, there));
+    assert!(lent.lent_here.detach().is_ok());
 }
